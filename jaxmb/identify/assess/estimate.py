@@ -168,7 +168,7 @@ def goodness_of_fit(solution: Solution, step: LinearStep | None = None) -> Goodn
         is_visible = own.factor * (test.noise.nominal or 0.0) > LEAST_LOG_RESIDUAL
         if share >= SYSTEMATIC and is_visible and (not test.noise.is_known or own.factor > LEAST_RESIDUAL):
             systematic[test.name] = share
-        is_systematic = test.noise.correlation.between_responses or test.name in systematic
+        is_systematic = test.noise.between_responses or test.name in systematic
         is_noise = own.explained if test.noise.is_known else not is_systematic
         if test.name in gross or (not is_noise and test.score(view, None).poor):
             not_reproduced.append(test.name)
@@ -307,9 +307,9 @@ def noise_variances(solution: Solution) -> Float[np.ndarray, "m"]:
         weights = solution.row_weights[rows]
         if not (test.noise.is_known or test.lines is None):
             found[rows] *= test.lines.scatter(solution.residual[rows], weights)
-        basis, correlation = svd.basis(jacobian[rows]), test.noise.correlation
-        found[rows] *= correlation.variance_factor(basis, weights)
-        found[rows] *= correlation.known_factor(basis, solution.residual[rows], weights)
+        basis = svd.basis(jacobian[rows])
+        found[rows] *= test.noise.variance_factor(basis, weights)
+        found[rows] *= test.noise.known_factor(basis, solution.residual[rows], weights)
     return found
 
 
@@ -440,7 +440,7 @@ LEAST_GROUPS = 3
 
 def jackknife_std(estimate: Estimate) -> Float[np.ndarray, "d"]:
     """Standard deviation of u from fits without each group of rows: the largest of all ways of grouping
-    (`Correlation.groups`).
+    (`Noise.groups`).
 
     Args:
         estimate: of a problem whose Jacobian is in memory.
@@ -480,7 +480,7 @@ def jackknife_covariance(estimate: Estimate, labels: Int[np.ndarray, "m"]) -> Fl
 def _labels(estimate: Estimate) -> list[np.ndarray]:
     """Group of each row of the data in several groupings; groups of different tests differ. The last is by test."""
     problem = estimate.study.problem
-    each = [test.noise.correlation.groups for test in problem.tests]
+    each = [test.noise.groups for test in problem.tests]
     groupings, first = max(map(len, each)), 0
     found = [np.zeros(problem.data_rows, dtype=int) for _ in range(groupings + 1)]
     for rows, groups in zip(problem.row_slices, each, strict=True):

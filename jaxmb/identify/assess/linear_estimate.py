@@ -178,7 +178,7 @@ def linear_estimate(study: Study, seed: int = 0) -> Estimate:
     touched = bodies(
         study.model, study.free, inertias_without_effect(study.model, study.free, study.tests, rows, fixed)
     )
-    robust, lengths = any(map(is_robust, study.tests)), [test.noise.correlation.lengths for test in study.tests]
+    robust, lengths = any(map(is_robust, study.tests)), [test.noise.correlation_lengths for test in study.tests]
     step = linear_step(found, stacked, start, robust, touched, study.problem.prior_std, np.concatenate(lengths))
     # 1 / (1 / k) may differ from k by rounding
     values = np.where(step.x == found.encode(start), start, found.decode(step.x))
@@ -245,7 +245,7 @@ def _restricted_remarks(estimate: Estimate, linear: LinearSystem) -> list[str]:
     tests = [entry.test for entry in estimate.study.fitted if entry.source.noise_estimated]
     ranks = (scaled_svd(np.asarray(test.regressor), RANK_TOLERANCE).rank for test in tests)
     degrees = sum(
-        float(np.sum(1.0 / test.noise.correlation.lengths)) - rank for test, rank in zip(tests, ranks, strict=True)
+        float(np.sum(1.0 / test.noise.correlation_lengths)) - rank for test, rank in zip(tests, ranks, strict=True)
     )
     if tests and misfit.square <= float(fdtri(misfit.degrees, max(1.0, degrees), 1.0 - FALSE_ALARM)):
         return []
@@ -489,7 +489,7 @@ def _search(estimate: Estimate, linear: LinearSystem) -> tuple[LinearHypothesisS
     lengths, variances = np.ones(estimate.residual.size), estimate.row_weights.copy()
     for rows, entry in zip(study.problem.row_slices, study.fitted, strict=True):
         # an error increases the estimated noise of all joints
-        own, bound = entry.test.noise.correlation.lengths, entry.source.variance_bound(entry.test)
+        own, bound = entry.test.noise.correlation_lengths, entry.source.variance_bound(entry.test)
         bounded = bound < own
         lengths[rows] = np.where(bounded, 1.0, own)
         variances[rows] *= np.where(bounded, bound, own)

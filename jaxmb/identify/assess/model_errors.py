@@ -567,5 +567,5 @@ def _scatter(estimate: Estimate) -> tuple[Float[np.ndarray, "m"], bool]:
             doubtful |= not misfit.explained
         elif test.lines is not None:
             found[rows] = np.maximum(test.lines.scatter(residual, weights), np.finfo(float).tiny)
-            doubtful |= test.noise.correlation.between_responses or test.lines.outliers(residual, weights).size > 0
+            doubtful |= test.noise.between_responses or test.lines.outliers(residual, weights).size > 0
     return found, doubtful

@@ -40,58 +40,9 @@ class Component(abc.ABC, Generic[T]):
     test: T
 
 
-class Correlation(Component[T]):
-    """Correlation of the errors of rows. This default: independent errors."""
-
-    @property
-    def between_responses(self) -> bool:
-        """Whether a response leaks into others at one ratio for all lines, so that the residual does not show a
-        misfit."""
-        return False
-
-    def variance_factor(self, basis: Float[np.ndarray, "m r"], row_weights: np.ndarray) -> float:
-        """Factor by which correlation increases the variance of the errors projected onto some directions.
-
-        Args:
-            basis: directions, as columns.
-            row_weights: variance of each row.
-        """
-        return 1.0
-
-    @property
-    def degrees_factor(self) -> float:
-        """Divisor of the degrees of freedom of a sum of squares, due to correlation."""
-        return 1.0
-
-    @property
-    def lengths(self) -> Float[np.ndarray, "m"]:
-        """Correlation length of each row, in rows, already included in its stated standard deviation: rows with
-        inflated deviations enter a fit as if they were independent."""
-        return np.ones(self.test.rows)
-
-    def length(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
-        """Correlation length of the residual, in rows: that many rows carry the information of one independent row."""
-        return 1.0
-
-    def known_factor(self, basis: Float[np.ndarray, "m r"], residual: np.ndarray, row_weights: np.ndarray) -> float:
-        """Factor by which a correlation of known noise that the residual shows increases the variance of the errors
-        projected onto some directions. This default: independent errors."""
-        return 1.0
-
-    @property
-    def groups(self) -> Int[np.ndarray, "g m"]:
-        """Group of each row, in several ways, within which the errors of a model may be common. This default:
-        neighbouring rows."""
-        return np.arange(self.test.rows)[None] * BLOCKS // max(self.test.rows, 1)
-
-
 class Noise(Component[T]):
-    """Noise of a test. This default: as stated, and independent of the fit."""
-
-    @property
-    def correlation(self) -> Correlation[Any]:
-        """Correlation between the errors of rows."""
-        return Correlation(self.test)
+    """Noise of a test and its correlation. This default: as stated, independent of the fit, errors of
+    rows independent."""
 
     @property
     def is_known(self) -> bool:
@@ -158,13 +109,54 @@ class Noise(Component[T]):
 
     def resample(self, residual: np.ndarray, row_weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Bootstrap sample of a residual, rows drawn independently with replacement, their variance multiplied by
-        `Correlation.lengths`. Rows that are 0, as of a mode with the stated content, have no noise."""
+        `correlation_lengths`. Rows that are 0, as of a mode with the stated content, have no noise."""
         used = (row_weights > 0.0) & (residual != 0.0)
-        plain = residual[used] * np.sqrt(self.correlation.lengths[used] / row_weights[used])
+        plain = residual[used] * np.sqrt(self.correlation_lengths[used] / row_weights[used])
         drawn = np.zeros(residual.size)
         if plain.size:
             drawn[used] = np.sqrt(row_weights[used]) * rng.choice(plain, size=plain.size)
         return drawn
+
+    @property
+    def between_responses(self) -> bool:
+        """Whether a response leaks into others at one ratio for all lines, so that the residual does not show a
+        misfit."""
+        return False
+
+    def variance_factor(self, basis: Float[np.ndarray, "m r"], row_weights: np.ndarray) -> float:
+        """Factor by which correlation increases the variance of the errors projected onto some directions.
+
+        Args:
+            basis: directions, as columns.
+            row_weights: variance of each row.
+        """
+        return 1.0
+
+    @property
+    def degrees_factor(self) -> float:
+        """Divisor of the degrees of freedom of a sum of squares, due to correlation."""
+        return 1.0
+
+    @property
+    def correlation_lengths(self) -> Float[np.ndarray, "m"]:
+        """Correlation length of each row, in rows, already included in its stated standard deviation: rows with
+        inflated deviations enter a fit as if they were independent."""
+        return np.ones(self.test.rows)
+
+    def correlation_length(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
+        """Correlation length of the residual, in rows: that many rows carry the information of one independent row."""
+        return 1.0
+
+    def known_factor(self, basis: Float[np.ndarray, "m r"], residual: np.ndarray, row_weights: np.ndarray) -> float:
+        """Factor by which a correlation of known noise that the residual shows increases the variance of the errors
+        projected onto some directions. This default: independent errors."""
+        return 1.0
+
+    @property
+    def groups(self) -> Int[np.ndarray, "g m"]:
+        """Group of each row, in several ways, within which the errors of a model may be common. This default:
+        neighbouring rows."""
+        return np.arange(self.test.rows)[None] * BLOCKS // max(self.test.rows, 1)
 
 
 class Equations(NamedTuple):

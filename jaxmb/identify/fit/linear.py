@@ -190,7 +190,7 @@ def linear_step(
         robust: whether outliers are down-weighted.
         bodies: bodies to be made physically consistent, where inertial parameters are unknowns.
         prior_std: of the prior of u whose equations are the last rows (`with_prior`); None without a prior.
-        lengths: `Correlation.lengths` of the rows of tests.
+        lengths: `Noise.correlation_lengths` of the rows of tests.
 
     Source: Dumas et al. 2011, eq. 16-18; Klimchik et al. 2014, eq. 7-9.
     """

@@ -157,13 +157,13 @@ def sampled_weights(problem: Problem, row_weights: np.ndarray) -> np.ndarray:
     inflated so that they enter the fit as if independent."""
     found = np.array(row_weights)
     for rows, test in zip(problem.row_slices, problem.tests, strict=True):
-        found[rows] /= test.noise.correlation.lengths
+        found[rows] /= test.noise.correlation_lengths
     return found
 
 
 def effective_length(test: Test) -> float:
     """Rows of a test that carry the information of one independent row."""
-    return test.noise.correlation.degrees_factor * float(np.mean(test.noise.correlation.lengths))
+    return test.noise.degrees_factor * float(np.mean(test.noise.correlation_lengths))
 
 
 def row_variances(
@@ -190,19 +190,19 @@ def row_variances(
     found, svd = misfits_of_tests(problem, residual, jacobian, row_weights), jacobian_svd(jacobian)
     explained = (False,) * len(found) if explained is None else explained
     for rows, test, own, allowed in zip(problem.row_slices, problem.tests, found, explained, strict=True):
-        basis, weights, correlation = svd.basis(jacobian[rows]), row_weights[rows], test.noise.correlation
+        basis, weights = svd.basis(jacobian[rows]), row_weights[rows]
         if test.noise.is_known and (own.explained or allowed):
-            larger = correlation.known_factor(basis, residual[rows], weights)
+            larger = test.noise.known_factor(basis, residual[rows], weights)
         else:
             larger = own.square * correlated_by_misfit(test, residual[rows], weights)
             larger = larger if test.noise.is_one_factor else max(larger, 1.0)
-        variances[rows] *= larger * correlation.variance_factor(basis, weights)
+        variances[rows] *= larger * test.noise.variance_factor(basis, weights)
     return variances
 
 
 def correlated_by_misfit(test: Test, residual: np.ndarray, row_weights: np.ndarray) -> float:
     """Correlation length of the residual of a test over that of its noise, at least 1."""
-    return max(test.noise.correlation.length(residual, row_weights) / test.noise.correlation.degrees_factor, 1.0)
+    return max(test.noise.correlation_length(residual, row_weights) / test.noise.degrees_factor, 1.0)
 
 
 def explained_objective(problem: Problem) -> float:

@@ -1,7 +1,6 @@
 """The interface of tests: a new kind says what it sees, predicts and counts, and all else follows."""
 
 import dataclasses
-import types
 from typing import Any
 
 import equinox as eqx
@@ -104,8 +103,8 @@ def test_what_a_kind_need_not_say(arm):
     assert (noise.is_known, noise.follows_fit, noise.nominal, noise.nuisance_rows) == (True, False, None, 0)
     assert noise.at_fit(BALANCE.view(arm.model)) is BALANCE
     assert noise.exact_cost == 1e-12 * 2
-    assert noise.correlation.length(residual, residual) == 1.0
-    np.testing.assert_array_equal(noise.correlation.lengths, np.ones(2))
+    assert noise.correlation_length(residual, residual) == 1.0
+    np.testing.assert_array_equal(noise.correlation_lengths, np.ones(2))
     with pytest.raises(NotImplementedError, match="test 'balance'"):
         noise.with_level(2.0)
     with pytest.raises(ValueError, match="test 'balance' is of a kind that cannot be planned"):
@@ -116,7 +115,7 @@ def test_autocorrelated_rows_are_resampled_as_independent_ones():
     """Of rows whose stated standard deviation includes a correlation length of 4 the residual has half of it."""
 
     class Rows(Noise):
-        correlation: Any = types.SimpleNamespace(lengths=np.full(100, 4.0))
+        correlation_lengths: Any = np.full(100, 4.0)
 
     drawn = Rows(None).resample(np.tile([0.5, -0.5], 50), np.ones(100), np.random.default_rng(0))
     np.testing.assert_array_equal(np.abs(drawn), 1.0)

@@ -664,11 +664,11 @@ def test_correlation_length_of_rows(tmp_path):
     rows, _ = measured_set(tmp_path, 400, 1e-4, seed=1)
     write_rows(tmp_path / "poses.csv", rows)
     test = {"kind": "pose", "name": "t", "file": "poses.csv"}
-    correlation = make_study({"machine": machine_file(tmp_path, SPATIAL), "test": [test], "free": ZEROS}, "s",
-                             tmp_path).tests[0].noise.correlation  # fmt: skip
+    study = make_study({"machine": machine_file(tmp_path, SPATIAL), "test": [test], "free": ZEROS}, "s", tmp_path)
+    noise = study.tests[0].noise
     errors = np.random.default_rng(3).normal(size=(400, 3))
-    assert correlation.length(errors.ravel(), np.ones(1200)) < 1.3
-    assert 3.0 < correlation.length(np.repeat(errors[:100], 4, axis=0).ravel(), np.ones(1200)) < 5.5
+    assert noise.correlation_length(errors.ravel(), np.ones(1200)) < 1.3
+    assert 3.0 < noise.correlation_length(np.repeat(errors[:100], 4, axis=0).ravel(), np.ones(1200)) < 5.5
 
 
 def test_an_earlier_result_as_prior_is_one_fit_of_both_sets(tmp_path):

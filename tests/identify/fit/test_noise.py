@@ -39,7 +39,7 @@ def test_the_autocorrelation_is_found(rho):
     """An AR(1) process has the integrated autocorrelation (1 + rho) / (1 - rho)."""
     weight = np.where(np.arange(LINES) % 7 == 0, 80.0, 0.5)
     weight[100:110] = 0.0
-    found = [TEST.noise.correlation.length(*residuals(rho, weight, seed)) for seed in range(5)]
+    found = [TEST.noise.correlation_length(*residuals(rho, weight, seed)) for seed in range(5)]
     # 18 series of 400 lines: the sum of estimated correlations scatters by some percent of its length
     assert np.mean(found) == pytest.approx((1.0 + rho) / (1.0 - rho), rel=0.15)
 
@@ -88,7 +88,7 @@ def test_as_many_values_as_parameters_leave_no_degree_of_freedom():
 
 
 def test_residuals_of_nothing():
-    assert TEST.noise.correlation.length(np.zeros(18 * LINES), np.ones(18 * LINES)) == 1.0
+    assert TEST.noise.correlation_length(np.zeros(18 * LINES), np.ones(18 * LINES)) == 1.0
 
 
 def test_an_objective_that_the_noise_explains(tmp_path):

@@ -52,7 +52,7 @@ class Block(NamedTuple):
     degrees: float
     """Degrees of freedom from which its noise was estimated; inf where it is known."""
     lines: float
-    """Correlation length of the residual in rows (see `Correlation.length`)."""
+    """Correlation length of the residual in rows (see `Noise.correlation_length`)."""
     errors: Float[np.ndarray, "k e"]
     """Change by each error of machine and tests of one standard deviation, the same errors in all tests."""
 
@@ -152,9 +152,9 @@ def _block(
         scatter = max(_scatter(test, beside * size, row_weights, used), 1.0)
         r, j, c = (part / np.sqrt(scatter) for part in (r, j, c))  # larger noise is no disagreement of tests
     basis = scaled_svd(jacobian).range(residual.size)
-    used_weights, correlation = np.where(used, row_weights, 0.0), test.noise.correlation
-    larger = correlation.variance_factor(basis, used_weights)
-    larger *= correlation.known_factor(basis, residual, used_weights)
+    used_weights = np.where(used, row_weights, 0.0)
+    larger = test.noise.variance_factor(basis, used_weights)
+    larger *= test.noise.known_factor(basis, residual, used_weights)
     triangle = np.asarray(np.linalg.qr(np.column_stack([j, c, r]) / np.sqrt(larger), mode="r"))
     j, c = np.split(triangle[:, :-1], [j.shape[1]], axis=1)
     return Block(test.name, triangle[:, -1], j, max(count, 0), degrees, lines, c)

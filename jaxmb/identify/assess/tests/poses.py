@@ -314,7 +314,7 @@ def errors_between_stations(
         test: PoseTest = entry.test
         if test.noise.is_known or len(test.stations) < LEAST_STATIONS or is_large(estimate.study.problem):
             continue
-        labels[rows] = labels.max() + 1 + test.noise.correlation.groups[0]
+        labels[rows] = labels.max() + 1 + test.noise.groups[0]
         remarks.append(
             f"standard deviations contain the differences between fits without each of the {len(test.stations)}"
             f" stations of {entry.name}"

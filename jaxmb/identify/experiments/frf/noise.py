@@ -8,7 +8,7 @@ import numpy as np
 import scipy
 from jaxtyping import Complex, Float, Int
 
-from jaxmb.identify.experiments.components import BLOCKS, Component, Correlation, Noise
+from jaxmb.identify.experiments.components import BLOCKS, Component, Noise
 from jaxmb.identify.experiments.motion_view import MotionView
 from jaxmb.identify.experiments.test import Score
 from jaxmb.measurement.noise import (
@@ -118,68 +118,9 @@ ALIGNED_PHASES = 0.5
 """Length of the mean of unit vectors above which phases agree; on average 0 for random phases."""
 
 
-class FrfCorrelation(Correlation["FrfTest"]):
-    """Correlation of lines by an exponential window, and of responses by leakage of a large response into the
-    others."""
-
-    @property
-    def between_responses(self) -> bool:
-        """Whether a response leaks into others at one ratio for all lines."""
-        return bool(np.any(np.asarray(self.test.leak)))
-
-    def variance_factor(self, basis: Float[np.ndarray, "m r"], row_weights: np.ndarray) -> float:
-        """Factor by which an exponential window or leakage increases the variance of the errors projected onto some
-        directions.
-
-        Args:
-            basis: directions, as columns.
-            row_weights: variance of each row.
-        """
-        decay, scaled, factor = float(self.test.decay), basis * np.sqrt(row_weights)[:, None], 1.0
-        if decay > 0.0:
-            factor = window_factor(scaled, np.asarray(self.test.measured), np.asarray(self.test.omega), decay)
-        if not self.between_responses:
-            return factor
-        leak = np.asarray(self.test.leak) / np.asarray(self.test.measured)
-        return max(factor, leak_factor(scaled, leak / np.asarray(self.test.noise_std)))
-
-    @property
-    def degrees_factor(self) -> float:
-        """Divisor of the degrees of freedom of a sum of squares, due to the exponential window."""
-        return lines_of_window(np.asarray(self.test.omega) / (2.0 * np.pi), float(self.test.decay))
-
-    def length(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
-        """Correlation length of the residual along frequency, in lines (see `correlation_length`)."""
-        return correlation_length(*line_errors(self.test, residual, row_weights))
-
-    def known_factor(self, basis: Float[np.ndarray, "m r"], residual: np.ndarray, row_weights: np.ndarray) -> float:
-        """Factor by which the window of the spectra increases the variance of known noise projected onto some
-        directions (see `window_correlation_of`); 1 with an exponential one, which `variance_factor` contains."""
-        if not self.test.noise_is_known or float(self.test.decay) > 0.0:
-            return 1.0
-        rho = window_correlation_of(*line_errors(self.test, residual, row_weights))
-        by_line = (basis * np.sqrt(row_weights)[:, None]).reshape(2, len(self.test.measured), -1)
-        products = [float(np.sum(by_line[:, k:] * by_line[:, :-k])) for k in range(1, rho.size + 1)]
-        square = float(np.sum(by_line**2))
-        return max(1.0 + 2.0 * float(rho @ products) / square, 1.0) if square > 0.0 else 1.0
-
-    @property
-    def groups(self) -> Int[np.ndarray, "g m"]:
-        """Rows of one FRF in a band, of one output, of one input."""
-        lines, outputs, inputs = self.test.measured.shape
-        band, output, into = np.indices((lines, outputs, inputs))
-        band = band * BLOCKS // lines
-        each = [(band * outputs + output) * inputs + into, output, into]
-        return np.stack([np.tile(own.ravel(), 2) for own in each])
-
-
 class FrfNoise(Noise["FrfTest"]):
-    """Noise of log H: known noise of each line, such as from coherence, plus one nominal standard deviation."""
-
-    @property
-    def correlation(self) -> FrfCorrelation:
-        """Correlation between lines and between responses."""
-        return FrfCorrelation(self.test)
+    """Noise of log H: known noise of each line, such as from coherence, plus one nominal standard deviation. Lines are
+    correlated by an exponential window, responses by leakage of a large response into the others."""
 
     @property
     def exact_cost(self) -> float:
@@ -199,7 +140,7 @@ class FrfNoise(Noise["FrfTest"]):
     @property
     def follows_fit(self) -> bool:
         """Whether the noise depends on the fitted machine, so that `at_fit` returns a different test."""
-        return bool(np.any(np.asarray(self.test.additive_std))) or self.correlation.between_responses
+        return bool(np.any(np.asarray(self.test.additive_std))) or self.between_responses
 
     def at_fit(self, view: MotionView) -> "FrfTest":
         """The test with additive noise evaluated at the FRFs of the fitted machine.
@@ -281,7 +222,7 @@ class FrfNoise(Noise["FrfTest"]):
         """Block bootstrap sample of a residual. Blocks are neighbouring lines with all their responses, one correlation
         length long; lines with the same used responses are exchangeable."""
         errors, used = line_errors(self.test, residual, row_weights)
-        length = max(1, round(self.correlation.length(residual, row_weights)))
+        length = max(1, round(self.correlation_length(residual, row_weights)))
         drawn = np.zeros(errors.shape)
         patterns, pattern = np.unique(used.reshape(2, used.shape[1], -1).swapaxes(0, 1), axis=0, return_inverse=True)
         for k in range(len(patterns)):
@@ -290,6 +231,56 @@ class FrfNoise(Noise["FrfTest"]):
             picked = (begin[:, None] + np.arange(length)).ravel()[: lines.size] % lines.size
             drawn[:, lines] = errors[:, lines[picked]]
         return drawn.ravel() * np.sqrt(row_weights)
+
+    @property
+    def between_responses(self) -> bool:
+        """Whether a response leaks into others at one ratio for all lines."""
+        return bool(np.any(np.asarray(self.test.leak)))
+
+    def variance_factor(self, basis: Float[np.ndarray, "m r"], row_weights: np.ndarray) -> float:
+        """Factor by which an exponential window or leakage increases the variance of the errors projected onto some
+        directions.
+
+        Args:
+            basis: directions, as columns.
+            row_weights: variance of each row.
+        """
+        decay, scaled, factor = float(self.test.decay), basis * np.sqrt(row_weights)[:, None], 1.0
+        if decay > 0.0:
+            factor = window_factor(scaled, np.asarray(self.test.measured), np.asarray(self.test.omega), decay)
+        if not self.between_responses:
+            return factor
+        leak = np.asarray(self.test.leak) / np.asarray(self.test.measured)
+        return max(factor, leak_factor(scaled, leak / np.asarray(self.test.noise_std)))
+
+    @property
+    def degrees_factor(self) -> float:
+        """Divisor of the degrees of freedom of a sum of squares, due to the exponential window."""
+        return lines_of_window(np.asarray(self.test.omega) / (2.0 * np.pi), float(self.test.decay))
+
+    def correlation_length(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
+        """Correlation length of the residual along frequency, in lines (see `correlation_length`)."""
+        return correlation_length(*line_errors(self.test, residual, row_weights))
+
+    def known_factor(self, basis: Float[np.ndarray, "m r"], residual: np.ndarray, row_weights: np.ndarray) -> float:
+        """Factor by which the window of the spectra increases the variance of known noise projected onto some
+        directions (see `window_correlation_of`); 1 with an exponential one, which `variance_factor` contains."""
+        if not self.test.noise_is_known or float(self.test.decay) > 0.0:
+            return 1.0
+        rho = window_correlation_of(*line_errors(self.test, residual, row_weights))
+        by_line = (basis * np.sqrt(row_weights)[:, None]).reshape(2, len(self.test.measured), -1)
+        products = [float(np.sum(by_line[:, k:] * by_line[:, :-k])) for k in range(1, rho.size + 1)]
+        square = float(np.sum(by_line**2))
+        return max(1.0 + 2.0 * float(rho @ products) / square, 1.0) if square > 0.0 else 1.0
+
+    @property
+    def groups(self) -> Int[np.ndarray, "g m"]:
+        """Rows of one FRF in a band, of one output, of one input."""
+        lines, outputs, inputs = self.test.measured.shape
+        band, output, into = np.indices((lines, outputs, inputs))
+        band = band * BLOCKS // lines
+        each = [(band * outputs + output) * inputs + into, output, into]
+        return np.stack([np.tile(own.ravel(), 2) for own in each])
 
 
 class FrfLines(Component["FrfTest"]):
@@ -361,10 +352,10 @@ class FrfLines(Component["FrfTest"]):
     def systematic(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
         """Systematic fraction of the variance of the residual; 0 where it cannot be distinguished from noise. Gross
         errors count also where lines are too few for a correlation."""
-        if self.test.noise.correlation.between_responses:
+        if self.test.noise.between_responses:
             return 0.0
         errors = line_errors(self.test, residual, row_weights)
-        share = systematic(*errors, self.test.noise.correlation.degrees_factor)
+        share = systematic(*errors, self.test.noise.degrees_factor)
         gross = Score(log_error=self.test.log_error(residual)).poor
         return share or (smooth_share(*errors) if gross else 0.0)
 

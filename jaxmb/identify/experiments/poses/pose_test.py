@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.experiments.components import Correlation, Noise, OwnParameters
+from jaxmb.identify.experiments.components import Noise, OwnParameters
 from jaxmb.identify.experiments.poses.pose_errors import PoseDescription
 from jaxmb.identify.experiments.poses.pose_rows import (
     DISTANCE,
@@ -306,39 +306,13 @@ class PoseTest(Test[PoseView]):
         return DeviceParameters(self) if self.stations or self.measures(3) else None
 
 
-class PoseCorrelation(Correlation[PoseTest]):
-    """Correlation of the errors of neighbouring rows, which have similar postures."""
-
-    def length(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
-        """Correlation length of the residual, in rows of the table (see `correlation_length`); 1 where stations are
-        compared, whose differences contain it (`errors_between_stations`)."""
-        if len(self.test.stations) >= LEAST_STATIONS:
-            return 1.0
-        errors = np.zeros((2, KIND.size * len(self.test.q) * len(self.test.points)))
-        errors[:, np.asarray(self.test.component)] = residual, np.ones_like(residual)
-        by_row = errors.reshape(2, len(self.test.q), -1).swapaxes(1, 2)
-        return correlation_length(by_row[0], by_row[1] > 0.0)
-
-    @property
-    def groups(self) -> Int[np.ndarray, "g m"]:
-        """Rows of each station; neighbouring rows where there are fewer than `LEAST_STATIONS`."""
-        if len(self.test.stations) < LEAST_STATIONS:
-            return super().groups
-        row = np.asarray(self.test.component) // (KIND.size * len(self.test.points))
-        return np.asarray(self.test.station)[row][None]
-
-
 LEVELS = ("mm of a position", "mrad of a rotation", "mrad of an inclination", "mm of a distance")
 """Units and quantities of `PoseTest.deviation`, in thousandths."""
 
 
 class PoseNoise(Noise[PoseTest]):
-    """Noise of poses, as stated or with one factor to be estimated."""
-
-    @property
-    def correlation(self) -> PoseCorrelation:
-        """Correlation between the errors of rows."""
-        return PoseCorrelation(self.test)
+    """Noise of poses, as stated or with one factor to be estimated; neighbouring rows have similar postures, and
+    correlated errors."""
 
     @property
     def is_known(self) -> bool:
@@ -374,6 +348,24 @@ class PoseNoise(Noise[PoseTest]):
     def change_from(self, other: PoseTest) -> float:
         """|log| of the ratio of the noise to that in another version of the test."""
         return abs(math.log(self.level / other.noise.level))
+
+    def correlation_length(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
+        """Correlation length of the residual, in rows of the table (see `correlation_length`); 1 where stations are
+        compared, whose differences contain it (`errors_between_stations`)."""
+        if len(self.test.stations) >= LEAST_STATIONS:
+            return 1.0
+        errors = np.zeros((2, KIND.size * len(self.test.q) * len(self.test.points)))
+        errors[:, np.asarray(self.test.component)] = residual, np.ones_like(residual)
+        by_row = errors.reshape(2, len(self.test.q), -1).swapaxes(1, 2)
+        return correlation_length(by_row[0], by_row[1] > 0.0)
+
+    @property
+    def groups(self) -> Int[np.ndarray, "g m"]:
+        """Rows of each station; neighbouring rows where there are fewer than `LEAST_STATIONS`."""
+        if len(self.test.stations) < LEAST_STATIONS:
+            return super().groups
+        row = np.asarray(self.test.component) // (KIND.size * len(self.test.points))
+        return np.asarray(self.test.station)[row][None]
 
 
 class DeviceParameters(OwnParameters[PoseTest]):

@@ -112,7 +112,7 @@ def _single_number(
     """Text on the delay of all efforts, or the factor on the effort of one joint, that explains most of the residual,
     and the joint; empty where none explains `EXPLAINS` of it beside the free parameters."""
     effort, coordinate, std = (np.asarray(x) for x in (test.effort, test.coordinate, test.std))
-    lengths, residual = test.noise.correlation.lengths, (effort - predicted) / std
+    lengths, residual = test.noise.correlation_lengths, (effort - predicted) / std
     if test.is_robust:
         return "", None  # outliers could mimic any of these
     svd = scaled_svd(np.zeros((residual.size, 0)) if jacobian is None else jacobian, RANK_TOLERANCE)

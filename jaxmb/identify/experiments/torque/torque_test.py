@@ -13,7 +13,6 @@ from jaxtyping import Array, Float, Int
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.components import (
-    Correlation,
     Equations,
     LinearForm,
     Noise,
@@ -144,23 +143,14 @@ class TorqueTest(Test[Float[Array, "p"]]):
         return TorqueGains(self) if self.own_names else None
 
 
-class TorqueCorrelation(Correlation[TorqueTest]):
-    """Autocorrelation of the efforts."""
+class TorqueNoise(Noise[TorqueTest]):
+    """Noise of efforts, which is autocorrelated."""
 
     @property
-    def lengths(self) -> Float[np.ndarray, "r"]:
+    def correlation_lengths(self) -> Float[np.ndarray, "r"]:
         """Correlation length of each row, by which its variance is inflated."""
         lengths = self.test.correlation_length
         return np.ones(self.test.rows) if lengths is None else np.asarray(lengths)
-
-
-class TorqueNoise(Noise[TorqueTest]):
-    """Noise of efforts."""
-
-    @property
-    def correlation(self) -> TorqueCorrelation:
-        """Correlation between samples."""
-        return TorqueCorrelation(self.test)
 
 
 class TorqueEquations(LinearForm[TorqueTest]):
@@ -401,7 +391,7 @@ class TorqueSource(Source):
                 text = f"exchanged {'angles' if revolute else 'travels'} of {' and '.join(pair)}"
                 yield text, self.rebuild(model, Readings(exchanged=pair))
         # the noise of a torque, bounded by `variance_bound`, belongs to its column
-        scatter = std * np.sqrt(np.minimum(self.variance_bound(test), test.noise.correlation.lengths))
+        scatter = std * np.sqrt(np.minimum(self.variance_bound(test), test.noise.correlation_lengths))
         for i, k in itertools.combinations(range(len(rows)), 2):
             # samples that are excluded of one joint have no counterpart
             _, of_i, of_k = np.intersect1d(self.time_s[rows[i]], self.time_s[rows[k]], return_indices=True)

@@ -120,7 +120,7 @@ def test_exchanged_torques_keep_their_noise(tmp_path):
     study = written(tmp_path, lambda q, tau: (q, tau[:, ::-1]))
     entry = study.fitted[0]
     alternatives = {text: test for _, text, test in entry.source.alternatives(entry.test, study.model)}
-    bound = np.minimum(entry.source.variance_bound(entry.test), entry.test.noise.correlation.lengths)
+    bound = np.minimum(entry.source.variance_bound(entry.test), entry.test.noise.correlation_lengths)
     before, after = (
         [np.median((np.asarray(test.std) * np.sqrt(bound))[np.asarray(test.coordinate) == k]) for k in range(2)]
         for test in (entry.test, alternatives["exchanged torques of q1 and q2"])

@@ -129,11 +129,11 @@ def test_the_variance_of_errors_behind_a_window(made):
     errors = transform[:, None, None, :] / phase[..., None]
     projected = np.einsum("cfoi,cfoin->oin", direction, np.stack([errors.real, errors.imag]))
     basis = direction.reshape(-1, 1)
-    factor = test.noise.correlation.variance_factor(basis, np.ones(basis.size))
+    factor = test.noise.variance_factor(basis, np.ones(basis.size))
     assert factor > 3.0
     assert np.sum(projected**2) / np.sum(direction**2) == pytest.approx(factor, rel=0.05)
     # nothing that is fitted acts on the test
-    assert test.noise.correlation.variance_factor(np.zeros((basis.size, 1)), np.ones(basis.size)) == 1.0
+    assert test.noise.variance_factor(np.zeros((basis.size, 1)), np.ones(basis.size)) == 1.0
 
 
 def test_what_symmetry_makes_zero_is_leak_alone(tmp_path):
