@@ -1,7 +1,7 @@
 """Refinement from candidates: bounded least squares, and for comparison Nelder-Mead and gradient descent."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -181,112 +181,88 @@ def _some_steps_of(
     return jax.lax.while_loop(is_running, one, (jnp.asarray(0), state))[1]
 
 
-class SimplexState(NamedTuple):
-    """State of a Nelder-Mead simplex, given by its vertices."""
+class OptimizerState(NamedTuple):
+    """State of one of the optimizers for comparison."""
 
-    simplex: Float[np.ndarray, "v d"]
-    best: Float[np.ndarray, ""]
-    evaluations: Int[np.ndarray, ""]
-    non_finite: Int[np.ndarray, ""]
-    converged: np.ndarray
+    u: Any
+    memory: Any
+    """Vertices of the simplex [v, d], or the state of optax's optimizer."""
+    best_u: Any
+    best: Any
+    evaluations: Any
+    non_finite: Any
+    converged: Any
 
 
-class NelderMead:
-    """SciPy's bounded Nelder-Mead method from the best candidate."""
+class Optimizer:
+    """An optimizer from the best candidate, for comparison with `LeastSquares`."""
 
     name = "refine"
+    latest: Sequence[float] = ()
+    """Costs of the last evaluations, where the method reports them."""
 
     def __init__(self, problem: Problem, box: Box, most_evaluations: int):
-        self._bounds = list(zip(np.asarray(box.lower), np.asarray(box.upper), strict=True))
-        self._most_evaluations = most_evaluations
-        self._cost = lambda u: float(objective(problem, u))
-        self._latest: list[float] = []
+        self.problem, self.box, self.most_evaluations = problem, box, most_evaluations
 
-    def begin(self, seed: int, candidates: Float[np.ndarray, "s d"]) -> SimplexState:
-        u = np.asarray(candidates)[0]
-        low, high = np.array(self._bounds).T
+    def objective_at(self, u: Float[np.ndarray, "d"]) -> float:
+        return float(objective(self.problem, u))
+
+    def progress(self, state: OptimizerState) -> Progress:
+        evaluations = int(state.evaluations)
+        ended = bool(state.converged) or evaluations >= self.most_evaluations
+        found = np.asarray(state.best_u), float(state.best), evaluations, int(state.non_finite), ended
+        return Progress(*found, np.array(self.latest))
+
+    def outcome(self, state: OptimizerState) -> tuple[np.ndarray, np.ndarray]:
+        return np.asarray(state.best_u)[None], np.asarray(state.best)[None]
+
+
+class NelderMead(Optimizer):
+    """SciPy's bounded Nelder-Mead method."""
+
+    def begin(self, seed: int, candidates: Float[np.ndarray, "s d"]) -> OptimizerState:
+        u, low, high = (np.asarray(part) for part in (candidates[0], self.box.lower, self.box.upper))
         # A twentieth of the bounds' width along each axis, inwards, as fminsearch takes a twentieth of the value.
         edge = 0.05 * (high - low)
         corners = u + np.diag(np.where(u + edge <= high, edge, -edge))
-        zero = np.asarray(0)
-        return SimplexState(np.vstack([u, corners]), np.asarray(np.inf), zero, zero, np.asarray(False))
+        simplex, zero = np.vstack([u, corners]), np.asarray(0)
+        return OptimizerState(u, simplex, u, np.asarray(np.inf), zero, zero, np.asarray(False))
 
-    def advance(self, state: SimplexState, goal: float) -> SimplexState:
-        self._latest = []
+    def advance(self, state: OptimizerState, goal: float) -> OptimizerState:
+        self.latest = latest = list[float]()
 
         def cost(u: np.ndarray) -> float:
-            value = self._cost(u)
-            self._latest.append(value if np.isfinite(value) else NOT_FINITE)
-            return self._latest[-1]
+            value = self.objective_at(u)
+            latest.append(value if np.isfinite(value) else NOT_FINITE)
+            return latest[-1]
 
-        left = min(1000, self._most_evaluations - int(state.evaluations))
+        left = min(1000, self.most_evaluations - int(state.evaluations))
         options = {
-            "initial_simplex": state.simplex, "maxfev": left, "maxiter": left, "xatol": 1e-12, "fatol": 1e-15,
+            "initial_simplex": state.memory, "maxfev": left, "maxiter": left, "xatol": 1e-12, "fatol": 1e-15,
         }  # fmt: skip
-        found = scipy.optimize.minimize(
-            cost, state.simplex[0], method="Nelder-Mead", bounds=self._bounds, options=options
-        )
-        return SimplexState(
-            found.final_simplex[0],
-            np.asarray(found.fun),
-            state.evaluations + found.nfev,
-            state.non_finite + self._latest.count(NOT_FINITE),
-            np.asarray(found.status == 0),
+        bounds = list(zip(np.asarray(self.box.lower), np.asarray(self.box.upper), strict=True))
+        found = scipy.optimize.minimize(cost, state.u, method="Nelder-Mead", bounds=bounds, options=options)
+        simplex, evaluations = found.final_simplex[0], state.evaluations + found.nfev
+        non_finite, converged = state.non_finite + latest.count(NOT_FINITE), np.asarray(found.status == 0)
+        return OptimizerState(
+            simplex[0], simplex, simplex[0], np.asarray(found.fun), evaluations, non_finite, converged
         )
 
-    def objective_at(self, u: Float[np.ndarray, "d"]) -> float:
-        return self._cost(u)
 
-    def progress(self, state: SimplexState) -> Progress:
-        evaluations = int(state.evaluations)
-        end = bool(state.converged) or evaluations >= self._most_evaluations
-        found = state.simplex[0], float(state.best), evaluations, int(state.non_finite), end
-        return Progress(*found, np.array(self._latest))
-
-    def outcome(self, state: SimplexState) -> tuple[np.ndarray, np.ndarray]:
-        return state.simplex[:1], state.best[None]
-
-
-class DescentState(NamedTuple):
-    """State of a gradient descent."""
-
-    u: Float[Array, "d"]
-    optimizer: Any
-    best_u: Float[Array, "d"]
-    best: Float[Array, ""]
-    steps: Int[Array, ""]
-    non_finite: Int[Array, ""]
-
-
-class Descent:
-    """optax's Adam or L-BFGS from the best candidate, projected onto the box; for comparison."""
-
-    name = "refine"
+class Descent(Optimizer):
+    """optax's Adam or L-BFGS, projected onto the box."""
 
     def __init__(self, problem: Problem, box: Box, method: str, most_steps: int):
-        self._problem, self._box, self._most_steps = problem, box, most_steps
+        super().__init__(problem, box, most_steps)
         self._optimizer = _optimizer(method, most_steps)
 
-    def begin(self, seed: int, candidates: Float[np.ndarray, "s d"]) -> DescentState:
-        u = jnp.asarray(candidates)[0]
-        zero = jnp.asarray(0)
-        return DescentState(u, self._optimizer.init(u), u, jnp.asarray(jnp.inf), zero, zero)
+    def begin(self, seed: int, candidates: Float[np.ndarray, "s d"]) -> OptimizerState:
+        u, zero = jnp.asarray(candidates)[0], jnp.asarray(0)
+        return OptimizerState(u, self._optimizer.init(u), u, jnp.asarray(jnp.inf), zero, zero, jnp.asarray(False))
 
-    def advance(self, state: DescentState, goal: float) -> DescentState:
-        left = self._most_steps - int(state.steps)
-        count = np.asarray(min(10 * STEPS_AT_ONCE, left))
-        return _some_steps(self._optimizer, self._problem, self._box, state, count)
-
-    def objective_at(self, u: Float[np.ndarray, "d"]) -> float:
-        return float(objective(self._problem, u))
-
-    def progress(self, state: DescentState) -> Progress:
-        steps = int(state.steps)
-        finished = steps >= self._most_steps
-        return Progress(np.asarray(state.best_u), float(state.best), steps, int(state.non_finite), finished)
-
-    def outcome(self, state: DescentState) -> tuple[np.ndarray, np.ndarray]:
-        return np.asarray(state.best_u)[None], np.asarray(state.best)[None]
+    def advance(self, state: OptimizerState, goal: float) -> OptimizerState:
+        count = np.asarray(min(10 * STEPS_AT_ONCE, self.most_evaluations - int(state.evaluations)))
+        return _some_steps(self._optimizer, self.problem, self.box, state, count)
 
 
 @functools.lru_cache
@@ -299,23 +275,24 @@ def _optimizer(method: str, most_steps: int) -> Any:
 
 @compiled
 def _some_steps(
-    optimizer: Any, problem: Problem, box: Box, state: DescentState, count: Int[np.ndarray, ""]
-) -> DescentState:
-    def one(_: int, s: DescentState) -> DescentState:
+    optimizer: Any, problem: Problem, box: Box, state: OptimizerState, count: Int[np.ndarray, ""]
+) -> OptimizerState:
+    def one(_: int, s: OptimizerState) -> OptimizerState:
         value, gradient = jax.value_and_grad(problem.objective)(s.u)
         finite = jnp.isfinite(value) & jnp.all(jnp.isfinite(gradient))
         updates, memory = optimizer.update(
-            gradient, s.optimizer, s.u, value=value, grad=gradient, value_fn=problem.objective
+            gradient, s.memory, s.u, value=value, grad=gradient, value_fn=problem.objective
         )  # fmt: skip
         new = jnp.clip(s.u + updates, box.lower, box.upper)
         better = finite & (value < s.best)
-        return DescentState(
+        return OptimizerState(
             jnp.where(finite, new, s.best_u),
             memory,
             jnp.where(better, s.u, s.best_u),
             jnp.where(better, value, s.best),
-            s.steps + 1,
+            s.evaluations + 1,
             s.non_finite + ~finite,
+            s.converged,
         )
 
     return jax.lax.fori_loop(0, count, one, state)
