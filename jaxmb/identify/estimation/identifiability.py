@@ -20,8 +20,6 @@ TOGETHER = 0.5
 """Absolute correlation from which two parameters are analysed in combination."""
 NOTABLE = 0.2
 """Component of a parameter in a unit direction from which it is a member of the group."""
-DEPENDENT = 1e-7
-"""Distance of a column from the span of others, over its length, up to which it depends on them."""
 NO_EFFECT = 1e-9
 """Part of a slope, or of the largest singular value, that counts as rounding."""
 CHUNK = 1000
@@ -237,17 +235,6 @@ def propagated_std(slope: Float[np.ndarray, "m d"], known: Identifiability) -> F
     size = np.linalg.norm(slope, axis=1)
     undetermined = np.abs(slope[:, ~finite & (stated > 0.0)]).sum(axis=1) + np.linalg.norm(slope @ open_, axis=1)
     return np.where(undetermined > NO_EFFECT * size, np.nan, np.sqrt(variance))
-
-
-def first_order_drops(
-    residual: Float[np.ndarray, "m"], jacobian: Float[np.ndarray, "m d"], columns: Float[np.ndarray, "m c"]
-) -> Float[np.ndarray, "c"]:
-    """Decrease of the sum of squares, to first order, by each of some additional columns, with all others refitted; 0
-    for columns that depend on the Jacobian."""
-    beside = scaled_svd(jacobian).beside(columns)
-    size = np.linalg.norm(beside, axis=0)
-    is_independent = size > DEPENDENT * np.linalg.norm(columns, axis=0)
-    return np.where(is_independent, (residual @ beside / np.where(is_independent, size, 1.0)) ** 2, 0.0)
 
 
 class Group(NamedTuple):

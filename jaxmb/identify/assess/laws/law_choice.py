@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from jaxmb.identify.assess.estimate import Estimate
+from jaxmb.identify.assess.hypotheses import drops
 from jaxmb.identify.assess.laws.law_problem import (
     CandidateTerm,
     ChosenTerm,
@@ -32,7 +33,7 @@ from jaxmb.identify.assess.laws.one_model import (
     relative_columns,
     separate_columns,
 )
-from jaxmb.identify.estimation.identifiability import first_order_drops, identifiability, scaled_svd
+from jaxmb.identify.estimation.identifiability import identifiability, scaled_svd
 from jaxmb.identify.fit.noise import row_variances
 from jaxmb.identify.study.law_terms import Term
 from jaxmb.identify.study.study import Study
@@ -324,4 +325,4 @@ def _promised(
     in_test = np.repeat(seen, [block.residual.size for block in tests])
     of = [study.free.names.index(term.parameter) for term in remaining]
     values = np.stack([in_tests(study, term)[in_test] for term in remaining], axis=1)
-    return first_order_drops(residual, jacobian, values * relative[of] * jacobian[:, of])
+    return drops(residual, jacobian, values * relative[of] * jacobian[:, of])[1]
