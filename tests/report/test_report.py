@@ -153,7 +153,7 @@ def test_percentages(value, text, signed):
 
 def test_what_the_verdicts_mean_stands_below_the_table(result, text_of):
     assert "identifiable: yes where std is below 10 %, weak below 100 %, else no" in text_of(sections(result))
-    prior = dataclasses.replace(result.study.problem, prior=Prior(np.zeros(2), np.ones(2)))
+    prior = dataclasses.replace(result.study.problem, prior=Prior(np.zeros(2), np.ones(2), np.eye(2)))
     guided = dataclasses.replace(result, study=dataclasses.replace(result.study, problem=prior))
     shown = text_of(sections(guided))
     assert "yes where the data halve the prior's std, weak where they reduce it by 5 %, else no" in shown

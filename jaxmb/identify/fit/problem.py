@@ -40,13 +40,8 @@ class Prior(eqx.Module):
     mean: Float[Array, "d"]
     std: Float[Array, "d"]
     """inf for parameters without prior."""
-    whitening: Float[Array, "d d"] | None = None
-    """W with covariance (W^T W)^-1, rows of zeros without prior; None for independent parameters."""
-
-    @property
-    def rows(self) -> Float[Array, "d d"]:
-        """Derivative of the prior's residual by u."""
-        return jnp.diag(1.0 / self.std) if self.whitening is None else self.whitening
+    rows: Float[Array, "d d"]
+    """Derivative W of the prior's residual by u, with the covariance (W^T W)^-1; rows of zeros without prior."""
 
 
 class StackedTests(eqx.Module):
@@ -112,9 +107,7 @@ class Problem(eqx.Module):
                 f" {', '.join(self.free.names)}"
             )
         parts = self.residuals_by_test(self.free.values(u))
-        if self.prior is not None:
-            parts.append(self.prior_residual(u))
-        return jnp.concatenate(parts) * self.noise_unit
+        return jnp.concatenate([*parts, self.prior_residual(u)]) * self.noise_unit
 
     def objective(self, u: Float[Array, "d"]) -> Float[Array, ""]:
         """Objective of the fit: the sum of squares of `residual`."""
@@ -132,11 +125,7 @@ class Problem(eqx.Module):
     def prior_residual(self, u: Float[Array, "d"]) -> Float[Array, "d"]:
         """Distance to the prior mean in its standard deviations, whitened where entries are correlated; 0 for entries
         without a prior, empty without any."""
-        if self.prior is None:
-            return jnp.zeros(0)
-        if self.prior.whitening is None:
-            return (u - self.prior.mean) / self.prior.std
-        return self.prior.whitening @ (u - self.prior.mean)
+        return jnp.zeros(0) if self.prior is None else self.prior.rows @ (u - self.prior.mean)
 
     def row_weights(self) -> Float[Array, "m"] | Float[np.ndarray, "m"]:
         """Variance of each residual under the stated noise, over the square of its scale."""

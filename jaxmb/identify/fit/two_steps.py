@@ -133,8 +133,7 @@ def _first_problem(
     prior = problem.prior
     if prior is not None:
         # damping has no prior: the rows of the others contain no column of it
-        whitening = None if prior.whitening is None else prior.whitening[np.ix_(chosen, chosen)]
-        prior = Prior(jnp.asarray(prior.mean)[chosen], jnp.asarray(prior.std)[chosen], whitening)
+        prior = Prior(prior.mean[chosen], prior.std[chosen], prior.rows[np.ix_(chosen, chosen)])
     undamped = [_undamped(test, problem) for test in modal]
     return make_problem(problem.free.apply(problem.model, values), subset(problem.free, chosen), undamped, prior)
 

@@ -151,9 +151,7 @@ class LawProblem(eqx.Module):
         u, c = x[:d], x[d:]
         values = problem.free.values(u) * jnp.exp((self.basis * c[:, None]).T @ self.owner)
         parts = [part * self.keep[k] for k, part in enumerate(problem.residuals_by_test(values))]
-        if problem.prior is not None:
-            parts.append(problem.prior_residual(u))
-        return jnp.concatenate(parts) * problem.noise_unit
+        return jnp.concatenate([*parts, problem.prior_residual(u)]) * problem.noise_unit
 
 
 def law_problem(study: Study, terms: Sequence[Term], count: int, keep: np.ndarray | None = None) -> LawProblem:

@@ -351,8 +351,8 @@ def prior_of(
     std = np.where(np.array(free.logarithmic), std, std / free.width)
     mean = free.encode(np.where(np.isnan(mean), free.lower_value, mean))
     if earlier is None:
-        return Prior(jnp.asarray(mean), jnp.asarray(std))
+        return Prior(*map(jnp.asarray, (mean, std, np.diag(1.0 / std))))
     own = [name for name, s in zip(free.names, std, strict=True) if np.isfinite(s)]
     entries, mean[entries], covariance = earlier.covariance_of(free, own)
     std[entries] = np.sqrt(np.diag(covariance))
-    return Prior(jnp.asarray(mean), jnp.asarray(std), jnp.asarray(whitening(std, entries, covariance)))
+    return Prior(*map(jnp.asarray, (mean, std, whitening(std, entries, covariance))))
