@@ -169,17 +169,15 @@ class Motion(eqx.Module):
     """[n, n, d] each."""
     rows: Float[Array, "p n"]
     """Jacobians of points."""
-    rows_slope: Float[Array, "p n d"] | None
-    """None for a linearization at the posture, which does not depend on u."""
+    rows_slope: Float[Array, "p n d"]
+    """By free geometry, and by all of u for a linearization at the equilibrium."""
 
 
 def motion_of(
     operating_point: OperatingPoint, q: Float[Array, "n"], at: LinearizeAt, points: tuple[Point, ...]
 ) -> Motion:
     """Tangent matrices at a posture and Jacobians of points."""
-    tangent, slope = _tangent(operating_point, q, at)
-    rows, rows_slope = _rows(operating_point, q, at, points)
-    return Motion(tangent, slope, rows, rows_slope)
+    return Motion(*_tangent(operating_point, q, at), *_rows(operating_point, q, at, points))
 
 
 @compiled
@@ -193,13 +191,10 @@ def _tangent(operating_point: OperatingPoint, q: Float[Array, "n"], at: Lineariz
 @compiled
 def _rows(
     operating_point: OperatingPoint, q: Float[Array, "n"], at: LinearizeAt, points: tuple[Point, ...]
-) -> tuple[Float[Array, "p n"], Float[Array, "p n d"] | None]:
-    if at == "posture":
-        return response_rows(operating_point.model, q, points), None
-
+) -> tuple[Float[Array, "p n"], Float[Array, "p n d"]]:
     def rows(u: Array) -> Array:
         model = _model(operating_point, u)
-        return response_rows(model, equilibrium_or_nan(model, q), points)
+        return response_rows(model, q if at == "posture" else equilibrium_or_nan(model, q), points)
 
     return rows(operating_point.u), jax.jacfwd(rows)(operating_point.u)
 
@@ -214,7 +209,7 @@ def observed(probe: Probe, motion: Motion) -> Float[Array, "m d"]:
 
     def response(step: Array) -> Array:
         tangent = jax.tree.map(lambda t, s: t + s @ step, motion.tangent, motion.tangent_slope)
-        rows = motion.rows if motion.rows_slope is None else motion.rows + motion.rows_slope @ step
+        rows = motion.rows + motion.rows_slope @ step
         inputs = None if probe.inputs is None else rows[probe.inputs]
         view = MotionView(tangent, None, rows[probe.outputs], inputs, (True,) * rows.shape[1])
         return predict_frf(view, probe.omega, probe.derivatives, probe.decay)

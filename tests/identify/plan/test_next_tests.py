@@ -52,14 +52,16 @@ def made_at(made, tmp_path):
 
     def study(at):
         if at == "posture":
-            return made(planned_test(), free=FREE_AND_MASS)
+            tool = {"frame.tool.x": {"lower": -0.01, "upper": 0.03, "initial": 0.01, "scale": "linear"}}
+            return made(planned_test(), free=FREE_AND_MASS | tool)
         return pendulum_study(tmp_path, linearize_at=at)
 
     return study
 
 
 def place_of(study):
-    u = study.free.encode(np.array([study.truth[name] for name in study.free.names]))
+    values = zip(study.free.names, study.start.values, strict=True)
+    u = study.free.encode(np.array([study.truth[name] or start for name, start in values]))
     return OperatingPoint(study.model, study.free, jnp.asarray(u))
 
 
