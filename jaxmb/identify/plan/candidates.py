@@ -27,12 +27,10 @@ from jaxmb.identify.study.reading.tests import test_names
 from jaxmb.identify.study.study import Study
 from jaxmb.io.validation import Table, display_name
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.equilibrium import equilibrium_or_nan
 from jaxmb.mechanics.kinematics import reference_posture
 from jaxmb.mechanics.loops import independent_coordinates
 from jaxmb.mechanics.postures import closed_posture
-from jaxmb.mechanics.tangent import LinearizeAt, Tangent
-from jaxmb.response.frf import response_rows
+from jaxmb.mechanics.tangent import LinearizeAt
 from jaxmb.response.frf_kind import Point
 
 
@@ -161,58 +159,35 @@ def ranges_of(part: PosturesPart, names: Sequence[str]) -> tuple[np.ndarray, np.
     return varied, low, high
 
 
-class Motion(eqx.Module):
-    """Tangent matrices of a machine at a posture and Jacobians of points, with their derivatives by u."""
-
-    tangent: Tangent
-    tangent_slope: Tangent
-    """[n, n, d] each."""
-    rows: Float[Array, "p n"]
-    """Jacobians of points."""
-    rows_slope: Float[Array, "p n d"]
-    """By free geometry, and by all of u for a linearization at the equilibrium."""
-
-
+@compiled
 def motion_of(
     operating_point: OperatingPoint, q: Float[Array, "n"], at: LinearizeAt, points: tuple[Point, ...]
-) -> Motion:
-    """Tangent matrices at a posture and Jacobians of points."""
-    return Motion(*_tangent(operating_point, q, at), *_rows(operating_point, q, at, points))
+) -> tuple[MotionView, MotionView]:
+    """View of points at a posture, and its derivatives by u [..., d]."""
+
+    def view(u: Array) -> MotionView:
+        model = operating_point.free.apply(operating_point.model, operating_point.free.values(u))
+        return motion_view(model, q, at, points, points)
+
+    return view(operating_point.u), jax.jacfwd(view)(operating_point.u)
 
 
-@compiled
-def _tangent(operating_point: OperatingPoint, q: Float[Array, "n"], at: LinearizeAt) -> tuple[Tangent, Tangent]:
-    def tangent(u: Array) -> Tangent:
-        return motion_view(_model(operating_point, u), q, at, (), ()).tangent
+def observed(probe: Probe, view: MotionView, slope: MotionView) -> Float[Array, "m d"]:
+    """Rows d log H / du over the noise [m, d], real parts then imaginary parts; 0 where H is 0 to rounding.
 
-    return tangent(operating_point.u), jax.jacfwd(tangent)(operating_point.u)
-
-
-@compiled
-def _rows(
-    operating_point: OperatingPoint, q: Float[Array, "n"], at: LinearizeAt, points: tuple[Point, ...]
-) -> tuple[Float[Array, "p n"], Float[Array, "p n d"]]:
-    def rows(u: Array) -> Array:
-        model = _model(operating_point, u)
-        return response_rows(model, q if at == "posture" else equilibrium_or_nan(model, q), points)
-
-    return rows(operating_point.u), jax.jacfwd(rows)(operating_point.u)
-
-
-def _model(operating_point: OperatingPoint, u: Float[Array, "d"]) -> Model:
-    return operating_point.free.apply(operating_point.model, operating_point.free.values(u))
-
-
-def observed(probe: Probe, motion: Motion) -> Float[Array, "m d"]:
-    """Rows d log H / du over the noise [m, d], real parts then imaginary parts; 0 where H is 0 to rounding."""
-    size = motion.tangent_slope.stiffness.shape[-1]
+    Args:
+        probe: the test.
+        view: of all its points.
+        slope: derivatives of the view by u.
+    """
+    size = slope.tangent.stiffness.shape[-1]
 
     def response(step: Array) -> Array:
-        tangent = jax.tree.map(lambda t, s: t + s @ step, motion.tangent, motion.tangent_slope)
-        rows = motion.rows + motion.rows_slope @ step
+        there = jax.tree.map(lambda part, by: part + by @ step, view, slope)
+        rows = there.output_rows
         inputs = None if probe.inputs is None else rows[probe.inputs]
-        view = MotionView(tangent, None, rows[probe.outputs], inputs, (True,) * rows.shape[1])
-        return predict_frf(view, probe.omega, probe.derivatives, probe.decay)
+        there = dataclasses.replace(there, output_rows=rows[probe.outputs], input_rows=inputs)
+        return predict_frf(there, probe.omega, probe.derivatives, probe.decay)
 
     h, change = response(jnp.zeros(size)), jax.jacfwd(response)(jnp.zeros(size))
     used = jnp.abs(h) > SMALLEST_RATIO * jnp.max(jnp.abs(h), axis=(1, 2), keepdims=True)
@@ -229,7 +204,7 @@ def observation(operating_point: OperatingPoint, candidate: Candidate) -> Float[
     so that candidates with other bands and points share the program of the kinematics."""
     probe = candidate.probe
     return np.asarray(
-        _compiled_observed(probe, motion_of(operating_point, jnp.asarray(candidate.q), probe.at, probe.points))
+        _compiled_observed(probe, *motion_of(operating_point, jnp.asarray(candidate.q), probe.at, probe.points))
     )
 
 

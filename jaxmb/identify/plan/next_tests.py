@@ -149,7 +149,7 @@ def _observed_along(
 
     def rows(values: Array) -> Array:
         moved = q + slope @ (values - q[where])
-        return observed(probe, motion_of(operating_point, moved, probe.at, probe.points))
+        return observed(probe, *motion_of(operating_point, moved, probe.at, probe.points))
 
     return rows(q[where]), jax.jacfwd(rows)(q[where])
 

@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from jaxmb.identify.assess.modal_agreement import GOVERNS, ModeShares
 from jaxmb.identify.estimation.identifiability import TOGETHER, Group, Identifiability, identifiability
-from jaxmb.identify.experiments.components import can_be_planned
+from jaxmb.identify.experiments.components import Probe, can_be_planned
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.plan.candidates import (
     Candidate,
@@ -93,9 +93,9 @@ def _wider_bands(
     step_hz = float(np.median(np.diff(omega))) / (2 * np.pi)
     count = min(int(np.ceil((beyond.max() - end) / step_hz)), MOST_EXTRA_LINES)
     lines_hz = end + step_hz * np.arange(1, count + 1)
-    rows = observation(operating_point, Candidate(probe.changed(2 * np.pi * lines_hz), q)).reshape(
-        2, count, -1, made.shape[1]
-    )
+    # with the points of `_other_points`, which then share the program of the kinematics
+    wider = probe.changed(2 * np.pi * lines_hz, points=_points_beside(operating_point.model, probe))
+    rows = observation(operating_point, Candidate(wider, q)).reshape(2, count, -1, made.shape[1])
     for to_hz in beyond[beyond <= lines_hz[-1] + step_hz]:
         part = triangular_information(rows[:, lines_hz <= to_hz + step_hz].reshape(-1, made.shape[1]))
         text = f"the band{f' of {test.name}' if many else ''} extended to {to_hz:.3g} Hz"
@@ -105,16 +105,22 @@ def _wider_bands(
 def _other_points(operating_point: OperatingPoint, test: Test, made: np.ndarray, many: bool) -> Iterator[Remedy]:
     """Tests in the same posture with sensors and forces along x, y and z of another frame."""
     probe, q = planned(test)
-    used = {frame for end in probe.ends for frame, _ in end}
-    frames = [frame for frame in operating_point.model.frames[1:] if frame not in used][:MOST_FRAMES]
-    points = [(frame, axis) for frame in frames for axis in "xyz"]
-    ends = [tuple((frame, axis) for axis in "xyz") for frame in frames]
-    probes = [Candidate(probe.changed(None, (end, end), points), q) for end in ends]
+    points = _points_beside(operating_point.model, probe)
+    ends = [points[k : k + 3] for k in range(0, len(points), 3)]
+    every = [*points, *probe.ends[0], *probe.ends[1]]
+    probes = [Candidate(probe.changed(None, (end, end), every), q) for end in ends]
     if not probes:
         return
-    for frame, rows in zip(frames, information_of(operating_point, probes), strict=True):
+    for ((frame, _), *_), rows in zip(ends, information_of(operating_point, probes), strict=True):
         where = f" in the posture of {test.name}" if many else ""
         yield Remedy(f"a second sensor and forces along x, y and z of {frame}{where}", _after(made, rows))
+
+
+def _points_beside(model: Model, probe: Probe) -> list[tuple[str, str]]:
+    """Points along x, y and z of frames at which a probe has none."""
+    used = {frame for end in probe.ends for frame, _ in end}
+    frames = [frame for frame in model.frames[1:] if frame not in used][:MOST_FRAMES]
+    return [(frame, axis) for frame in frames for axis in "xyz"]
 
 
 def _after(made: np.ndarray, rows: np.ndarray) -> np.ndarray:
