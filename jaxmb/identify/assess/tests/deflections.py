@@ -25,7 +25,6 @@ from jaxmb.identify.estimation.identifiability import Identifiability, jacobian_
 from jaxmb.identify.estimation.linear import linear_fit
 from jaxmb.identify.experiments.components import Equations, is_robust
 from jaxmb.identify.experiments.deflections.deflection_test import (
-    AffineStiffness,
     DeflectionEntry,
     DeflectionSource,
     DeflectionTest,
@@ -34,7 +33,7 @@ from jaxmb.identify.experiments.deflections.deflection_test import (
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, measured_displacements
 from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.fit.linear import linear_equations, linear_step, without_effect
-from jaxmb.identify.fit.problem import Problem
+from jaxmb.identify.fit.problem import Problem, state_of_test
 from jaxmb.identify.stiffness_model.variants import StiffnessModel, least_squares
 from jaxmb.identify.study.reading.deflections import true_displacements
 from jaxmb.identify.study.study import Study
@@ -184,11 +183,14 @@ def compared(entry: DeflectionEntry, problem: Problem, u: np.ndarray, known: Ide
         A line for each point of each load case; mm and deg about and along ground axes.
     """
     cases = entry.source.cases
-    whole = [dataclasses.replace(case, displacement=np.zeros_like(case.displacement)) for case in cases]
+    # the residual of displacements of 0 with standard deviations of 1 is the prediction
+    whole = [
+        dataclasses.replace(case, displacement=np.zeros(case.std.shape), std=np.ones(case.std.shape)) for case in cases
+    ]
     identified = problem.free.apply(problem.model, problem.free.values(u))  # its geometry may have been free
     test = deflection_test("", identified, whole, gravity=entry.test.gravity)
     affine = test.evaluation.affine_view(problem.model, problem.free)
-    displacements, slope = (np.asarray(x) for x in _predicted(problem, test, affine, jnp.asarray(u)))
+    displacements, slope = state_of_test(problem, test, u, affine)
     deviations = propagated_std(slope, known)
     points, rows = [(case, p) for case in cases for p in range(len(case.points))], []
     for (case, p), *of_model in zip(points, displacements.reshape(-1, 6), deviations.reshape(-1, 6), strict=True):
@@ -196,19 +198,6 @@ def compared(entry: DeflectionEntry, problem: Problem, u: np.ndarray, known: Ide
         mm, deg = [1e3 * x[:3] for x in numbers], [DEGREES * x[3:] for x in numbers]
         rows.append(DeflectionRow(entry.name, entry.role, case.name, case.points[p], *mm, *deg))
     return rows
-
-
-@compiled
-def _predicted(
-    problem: Problem, test: DeflectionTest, affine: AffineStiffness | None, u: Float[Array, "d"]
-) -> tuple[Array, Array]:
-    """Displacements at u and their derivatives by u, from the reduced view where there is one."""
-
-    def displacements(x: Array) -> Array:
-        values = problem.free.values(x)
-        return test.predict(test.view(problem.free.apply(problem.model, values)) if affine is None else affine(values))
-
-    return displacements(u), jax.jacfwd(displacements)(u)
 
 
 def gaps(rows: Sequence[DeflectionRow], unit: Unit) -> Lengths:
