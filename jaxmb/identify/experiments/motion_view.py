@@ -380,6 +380,24 @@ def can_omit_gravity(model: Model, free: FreeParameters) -> bool:
     return model.bent_loops and leaves <= GRAVITY_INDEPENDENT and not any(model.load_dependent)
 
 
+@compiled
+def view_slope(
+    model: Model,
+    free: FreeParameters,
+    u: Float[Array, "d"],
+    q: Float[Array, "n"],
+    at: LinearizeAt,
+    points: tuple[Point, ...] = (),
+) -> MotionView:
+    """Derivatives by u [..., d] of the view of points at a posture."""
+    weightless = at == "posture" and can_omit_gravity(model, free)
+
+    def view(u: Array) -> MotionView:
+        return motion_view(free.apply(model, free.values(u)), q, at, points, points, weightless=weightless)
+
+    return jax.jacfwd(view)(u)
+
+
 def _without_rounding(slope: Tangent, upper: Tangent, step: float) -> Tangent:
     """Slopes of a tangent with rounding residues set to zero.
 

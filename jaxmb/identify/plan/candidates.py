@@ -18,7 +18,7 @@ from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.components import Probe
 from jaxmb.identify.experiments.frf.channels import predict_frf
 from jaxmb.identify.experiments.frf.weights import SMALLEST_RATIO
-from jaxmb.identify.experiments.motion_view import MotionView, motion_view
+from jaxmb.identify.experiments.motion_view import MotionView, motion_view, view_slope
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.fit.linear import NO_EFFECT
 from jaxmb.identify.parameters.free_parameters import FreeParameters
@@ -164,12 +164,9 @@ def motion_of(
     operating_point: OperatingPoint, q: Float[Array, "n"], at: LinearizeAt, points: tuple[Point, ...]
 ) -> tuple[MotionView, MotionView]:
     """View of points at a posture, and its derivatives by u [..., d]."""
-
-    def view(u: Array) -> MotionView:
-        model = operating_point.free.apply(operating_point.model, operating_point.free.values(u))
-        return motion_view(model, q, at, points, points)
-
-    return view(operating_point.u), jax.jacfwd(view)(operating_point.u)
+    model, free, u = operating_point.model, operating_point.free, operating_point.u
+    view = motion_view(free.apply(model, free.values(u)), q, at, points, points)
+    return view, view_slope(model, free, u, q, at, points)
 
 
 def observed(probe: Probe, view: MotionView, slope: MotionView) -> Float[Array, "m d"]:

@@ -15,7 +15,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 from scipy.special import chdtri
 
-from jaxmb.compiled import compiled
 from jaxmb.identify.assess.estimate import Estimate, on_bound
 from jaxmb.identify.assess.metrics import Profile
 from jaxmb.identify.assess.modal_agreement import GOVERNS, mode_shares
@@ -24,7 +23,7 @@ from jaxmb.identify.estimation.identifiability import deviations, identifiabilit
 from jaxmb.identify.estimation.least_squares import Box, finished
 from jaxmb.identify.experiments.components import AffineView
 from jaxmb.identify.experiments.motion import PostureTest
-from jaxmb.identify.experiments.motion_view import AffineMotion, ViewArguments, can_omit_gravity, motion_view
+from jaxmb.identify.experiments.motion_view import AffineMotion, view_slope
 from jaxmb.identify.fit.noise import row_variances
 from jaxmb.identify.fit.problem import Problem, compressed, is_large, linearized, residual_at
 from jaxmb.identify.fit.refine import least_squares_from
@@ -257,7 +256,7 @@ def mode_deviations(
     if isinstance(affine, AffineMotion) and affine.base.tangent.mass.shape == tangent.mass.shape:  # not reduced
         slope = affine.tangent_slope(free, u)
     else:
-        slope = _slope(test.view_arguments, model, free, jax.device_put(u))
+        slope = view_slope(model, free, jax.device_put(u), test.q, test.at).tangent
     M, phi, root = tangent.mass, np.asarray(found.shape), np.asarray(found.eigenvalue)[:, None]
 
     def along(matrix: Array) -> np.ndarray:
@@ -277,17 +276,6 @@ def mode_deviations(
     growth = (np.conj(root) * changes).real / size
     of_ratio = -(changes.real + ratio * growth) / size
     return np.stack([deviations(rows, part) for part in (growth / (2.0 * np.pi), of_ratio)], axis=1)
-
-
-@compiled
-def _slope(view_arguments: ViewArguments, model: Model, free: FreeParameters, u: Float[Array, "d"]) -> Tangent:
-    """Derivatives of the tangent matrices by u [n, n, d]."""
-    weightless = view_arguments[1] == "posture" and can_omit_gravity(model, free)
-
-    def tangent(u: Array) -> Tangent:
-        return motion_view(free.apply(model, free.values(u)), *view_arguments, weightless=weightless).tangent
-
-    return jax.jacfwd(tangent)(u)
 
 
 POINTS = 25
