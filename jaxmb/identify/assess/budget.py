@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import chdtri
 
-from jaxmb.identify.estimation.identifiability import Jacobian, jacobian_svd, row_blocks, scaled_svd
+from jaxmb.identify.estimation.identifiability import jacobian_svd, scaled_svd
 from jaxmb.identify.estimation.least_squares import host_minimum
 from jaxmb.identify.estimation.variance_components import (
     Excess,
@@ -221,7 +221,7 @@ def errors_of_machine(
 def budget(
     tests: DescribedTests,
     refit: Refit,
-    jacobian: Jacobian,
+    jacobian: Float[np.ndarray, "m d"],
     std: Float[np.ndarray, "d"],
     seed: int = 0,
     factor: Float[np.ndarray, "m"] | float = 1.0,
@@ -245,11 +245,10 @@ def budget(
     plain = tests.residual({})
     columns = error_columns(tests, [error for error, _ in known], factor)
     svd = jacobian_svd(jacobian)
-    blocks = ((jacobian[block], columns[block]) for block in row_blocks(jacobian))
-    effect = -svd.gain @ sum(svd.basis(rows[: len(own)]).T @ own for rows, own in blocks)
+    effect = -svd.gain @ (svd.basis(jacobian[: len(columns)]).T @ columns)
     none = np.zeros((plain.size, 0))
     found = Budget(tuple(error for error, _ in known), effect, effect @ effect.T, columns, none)
-    if not known or not isinstance(jacobian, np.ndarray):
+    if not known:
         return found
 
     def change(z: np.ndarray) -> np.ndarray:
@@ -355,7 +354,7 @@ def nonlinear_refit(problem: Problem, u: Float[np.ndarray, "d"], change: Float[n
 def with_excess(
     found: Budget,
     residual: Float[np.ndarray, "m"],
-    jacobian: Jacobian,
+    jacobian: Float[np.ndarray, "m d"],
     variances: Float[np.ndarray, "m"],
 ) -> Budget:
     """The budget with its tolerances compared with a residual, and its covariance that of the most likely errors.
@@ -368,7 +367,7 @@ def with_excess(
         jacobian: of the residual.
         variances: of the noise of each row.
     """
-    if not found.errors or not isinstance(jacobian, np.ndarray):
+    if not found.errors:
         return found
     kinds = np.array([error.kind for error in found.errors])
     members = {kind: np.flatnonzero(kinds == kind) for kind in dict.fromkeys(kinds.tolist())}
@@ -409,7 +408,7 @@ def explained_tests(
     found: Budget,
     rows: Sequence[slice],
     residual: Float[np.ndarray, "m"],
-    jacobian: Jacobian,
+    jacobian: Float[np.ndarray, "m d"],
     row_weights: Float[np.ndarray, "m"],
 ) -> tuple[bool, ...]:
     """Whether errors of their most likely sizes explain the residual of each test beyond its noise.
@@ -423,7 +422,7 @@ def explained_tests(
         jacobian: of the residual.
         row_weights: variance of each residual under the stated noise.
     """
-    if found.excess is None or not isinstance(jacobian, np.ndarray):
+    if found.excess is None:
         return (False,) * len(rows)
     count = len(found.columns)
     both = np.column_stack([residual, np.pad(found.curvature, ((0, residual.size - count), (0, 0)))])

@@ -237,7 +237,7 @@ def _effect_of_errors(
     simulated = [test.noise.noiseless(view) for test, view in zip(problem.tests, solution.views, strict=True)]
     entries = [dataclasses.replace(entry, test=test) for entry, test in zip(study.fitted, simulated, strict=True)]
     tests = DescribedTests(entries, solution.model, study.free, study.tolerances, study.exact)
-    point = solution.residual, _within_bounds(study, solution.u, solution.residual, solution.jacobian)
+    point = solution.residual, _within_bounds(study, solution.u, solution.residual, np.asarray(solution.jacobian))
     if step is None:
         rows, noise, factor = problem.row_slices, noise_variances(solution), 1.0
         std = identifiability(solution.jacobian, noise, problem.prior_std).std
@@ -246,8 +246,8 @@ def _effect_of_errors(
         rows, noise = (slice(0, problem.data_rows),), step.variances
         factor, std = np.sqrt(step.robust_weight[: problem.data_rows]), step.identifiability.std
         refit = linear_refit(step.jacobian)
-    found = budget(tests, refit, solution.jacobian, std, solution.seed, factor)
-    tried: list[tuple[Budget, tuple[np.ndarray, Jacobian], JointFit | None]] = [(found, point, None)]
+    found = budget(tests, refit, np.asarray(solution.jacobian), std, solution.seed, factor)
+    tried: list[tuple[Budget, tuple[np.ndarray, np.ndarray], JointFit | None]] = [(found, point, None)]
     if found.draws is not None and step is not None:
         tried.insert(0, (_near_joint_fit(solution, point[1], tests, found, factor), point, None))
     elif found.draws is not None:
@@ -269,7 +269,7 @@ def _effect_of_errors(
 
 def _near_joint_fit(
     solution: Solution,
-    jacobian: Jacobian,
+    jacobian: np.ndarray,
     tests: DescribedTests,
     found: Budget,
     factor: Float[np.ndarray, "m"] | float,
@@ -277,7 +277,7 @@ def _near_joint_fit(
     """The budget of a linear step with the effect of errors at the parameters of the joint fit to first order: those of
     the step may be far off, as where all torques have errors beyond their noise."""
     free, u = solution.study.free, solution.u
-    point = solution.residual[:, None], np.asarray(jacobian), solution.row_weights
+    point = solution.residual[:, None], jacobian, solution.row_weights
     _, _, change = joint_residual(*point, found.columns)
     there = np.clip(u + change, np.minimum(free.lower, u), np.maximum(free.upper, u))
     model = free.apply(solution.model, free.values(jnp.asarray(there)))
@@ -291,10 +291,8 @@ def on_bound(study: Study, u: np.ndarray) -> np.ndarray:
     return np.where(u <= lower + near, -1, np.where(u >= upper - near, 1, 0))
 
 
-def _within_bounds(study: Study, u: np.ndarray, residual: np.ndarray, jacobian: Jacobian) -> Jacobian:
+def _within_bounds(study: Study, u: np.ndarray, residual: np.ndarray, jacobian: np.ndarray) -> np.ndarray:
     """The Jacobian with columns of zeros for parameters that a bound limits, which explain no residual."""
-    if not isinstance(jacobian, np.ndarray):
-        return jacobian
     side, gradient = on_bound(study, u), jacobian.T @ residual
     return np.where(side * gradient < 0.0, 0.0, jacobian)
 
