@@ -357,7 +357,7 @@ def _compared_modes(results: Sequence[Result], names: Sequence[str]) -> list[Sec
     parts = list[Part]()
     for posture in dict.fromkeys(mode.posture for result in results for mode in result.modes):
         found = [_coordinates(result, posture) for result in results]
-        first = next(filter(None, found))
+        first = next(filter(None, found), {})
         same = [all(math.isclose(q[n], first[n], abs_tol=1e-9) for n in q.keys() & first.keys()) for q in found]
         columns = [
             [mode for mode in result.modes if is_same and mode.posture == posture]
