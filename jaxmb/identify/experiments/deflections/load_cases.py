@@ -172,7 +172,8 @@ def case_jacobians(
     generalized forces J_l^T w."""
     names = frames_of(cases)
     frames = np.array([frame_index(model, name) for name in names])
-    every = np.asarray(elastic_jacobians(model, np.stack([case.q for case in cases]), frames))
+    q = jnp.asarray(np.stack([case.q for case in cases]))
+    every = np.asarray(elastic_jacobians(model, q, jnp.asarray(frames)))
     points = [own[[names.index(name) for name in case.points]] for own, case in zip(every, cases, strict=True)]
     return points, [own[names.index(case.frame)].T @ case.wrench for own, case in zip(every, cases, strict=True)]
 
