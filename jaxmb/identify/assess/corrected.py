@@ -25,6 +25,7 @@ from jaxmb.identify.experiments.machine_errors import (
     compliance_key,
     corrected_machine,
     damping_key,
+    rocking,
     with_further_springs,
 )
 from jaxmb.identify.experiments.test import Test, without_name
@@ -187,10 +188,22 @@ class Corrected:
 
     @functools.cached_property
     def _springs(self) -> Int[np.ndarray, "e"]:
-        """Number of the further spring of each error; `REST` for other errors."""
-        keys = [compliance_key(name) for name in self.model.coordinates if name.startswith(FURTHER)]
+        """Number of the further spring of each error, behind them those of pairs; `REST` for other errors."""
+        keys = [compliance_key(name) for name in (*self._further, *rocking(self.model))]
         numbers = {of: k for k, key in enumerate(keys) for of in (key, damping_key(key))}
         return np.array([numbers.get(error.key, REST) for error in self.errors], int)
+
+    @functools.cached_property
+    def _further(self) -> list[str]:
+        """Names of the further springs."""
+        return [name for name in self.model.coordinates if name.startswith(FURTHER)]
+
+    @functools.cached_property
+    def _of_pairs(self) -> dict[int, tuple[int, ...]]:
+        """Numbers of the further springs of each pair of them, by its own; none for `REST`."""
+        names, count = self.model.coordinates, len(self._further)
+        pairs = [tuple(self._further.index(names[i]) for i in pair) for pair in rocking(self.model).values()]
+        return {REST: ()} | dict(enumerate(pairs, count))
 
     @functools.cached_property
     def _freedoms(self) -> tuple[Int[np.ndarray, "m"], Int[np.ndarray, "k"]]:
@@ -209,7 +222,8 @@ class Corrected:
         machine, further = self._freedoms
         if not further.size:
             return None
-        most = max(len({*each} - {REST}) for each in springs)
+        springs = [{k for one in each for k in self._of_pairs.get(one, (one,))} for each in springs]
+        most = max(map(len, springs))
         count = next((size for size in MOVING if size >= most), further.size)
         order = [sorted(range(further.size), key=lambda k: k not in each)[:count] for each in springs]
         return np.array([np.append(machine, further[some]) for some in order])

@@ -35,7 +35,7 @@ from jaxmb.identify.estimation.identifiability import (
 from jaxmb.identify.estimation.least_squares import host_minimum
 from jaxmb.identify.estimation.variance_components import ERROR_RATE
 from jaxmb.identify.experiments.components import own_names
-from jaxmb.identify.experiments.machine_errors import FURTHER, compliance_key
+from jaxmb.identify.experiments.machine_errors import FURTHER, compliance_key, rocking
 from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.fit.problem import is_large, on_some_lines
@@ -254,15 +254,16 @@ def further_springs(
         tried: number of errors that could have been refitted.
     """
     least, springs = float(chdtri(1, ERROR_RATE / tried)), list[FurtherSpring]()
-    places = {compliance_key(name): k for k, name in enumerate(model.coordinates) if name.startswith(FURTHER)}
+    turns = dict(zip(model.coordinates, model.revolute, strict=True)) | dict.fromkeys(rocking(model), True)
+    places = {compliance_key(name): name for name in turns if name.startswith(FURTHER)}
     for end in sorted(found, key=lambda end: end.chi_square):
         error, drop = end.hypothesis.error, plain - end.chi_square
-        k = None if error is None else places.get(error.key)
-        if error is not None and k is not None and end.size > 0.0 and drop > least:
+        place = None if error is None else places.get(error.key)
+        if error is not None and place is not None and end.size > 0.0 and drop > least:
             explains = min(drop / max(plain - noise, least), 1.0)
-            unit = "N m/rad" if model.revolute[k] else "N/m"
+            unit = "N m/rad" if turns[place] else "N/m"
             if explains > LINEAR:
-                springs.append(FurtherSpring(model.coordinates[k], 1.0 / (end.size * error.typical), unit, explains))
+                springs.append(FurtherSpring(place, 1.0 / (end.size * error.typical), unit, explains))
     return tuple(springs)
 
 

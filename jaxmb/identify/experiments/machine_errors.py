@@ -259,6 +259,15 @@ def _of_coordinates(
                 error._replace(most=np.inf, starts=(0.1 * scale, 0.5 * scale)),
                 right._replace(rotor_inertia=_at(right.rotor_inertia, i)),
             )
+    # last: where one of a pair has no effect, as in a plane, the other one is named
+    for name, pair in rocking(model).items():
+        both = sum(_at(right.compliance, i) for i in pair)
+        starts = tuple(size / typical for size in (0.1, 0.3, 1.0, 3.0))
+        text, key = functools.partial(_stiffness_text, name, "N m/rad", 0.0), compliance_key(name)
+        error = StatedError(key, size=0.1 / typical, text=text, least=0.0, starts=starts)
+        yield error, right._replace(compliance=both)
+        factor = StatedError(damping_key(key), size=1.0, least=-MOST_FACTOR, most=MOST_FACTOR)
+        yield factor, right._replace(log_damping=both)
 
 
 def compliance_key(name: str) -> str:
@@ -533,6 +542,20 @@ def _payload_text(frame: str, where: str, value: float) -> str:
 
 FURTHER = ("an elastic foundation", "a further elastic coordinate")
 """Beginnings of the names of coordinates that `with_further_springs` adds."""
+
+
+def rocking(model: Model) -> dict[str, tuple[int, int]]:
+    """Pairs of further springs that yield alike, by name: a foundation about X and Y, and a bearing of a joint on the
+    ground about two directions across its axis. Neither spring explains such a compliance alone."""
+    names, (about_x, about_y, about_z) = model.coordinates, (f"{FURTHER[0]} about {axis}" for axis in "XYZ")
+    if about_z not in names:
+        return {}
+    pairs, base = [(names.index(about_x), names.index(about_y))], names.index(about_z)
+    for i, (name, following) in enumerate(itertools.pairwise(names)):
+        joint = name.rsplit(" about ", 1)[0]
+        if joint.startswith(FURTHER[1]) and following.startswith(f"{joint} about ") and model.parent[i] == base:
+            pairs.append((i, i + 1))
+    return {f"{names[i]} and {names[k].rsplit(' about ', 1)[1]}": (i, k) for i, k in pairs}
 
 
 def with_further_springs(model: Model) -> Model:

@@ -78,27 +78,32 @@ def test_angles_off_by_an_implausible_size_are_not_named(tmp_path, degrees, zero
 
 
 @pytest.mark.parametrize(
-    ("height", "place"),
-    [(0.0, "an elastic foundation about Y"), (0.75, "a further elastic coordinate at q1 about y")],
+    ("height", "axes", "stiffness", "place"),
+    [
+        (0.0, [0, 1, 0], 2e7, "an elastic foundation about Y"),
+        (0.75, [0, 1, 0], 2e7, "a further elastic coordinate at q1 about y"),
+        (0.0, [1, 1, 0], 2e7, "an elastic foundation about X and Y"),
+        (0.75, [1, 1, 0], 2e7, "a further elastic coordinate at q1 about x and y"),
+    ],
 )
-def test_an_elastic_foundation_of_deflections_is_ranked_first(tmp_path, height, place):
-    """A foundation that turns about Y of the ground, or of the first joint, by the moment there moves the tool with
+def test_an_elastic_foundation_of_deflections_is_ranked_first(tmp_path, height, axes, stiffness, place):
+    """A foundation that turns about axes of the ground, or of the first joint, by the moment there moves the tool with
     it."""
 
     def on_foundation(case):
         position = np.asarray(frame_pose(MODEL, case.q, case.frame))[:3, 3] - [0.0, 0.0, height]
         moment = np.cross(position, case.wrench[:3]) + case.wrench[3:]
-        turn = np.array([0.0, moment[1] / 2e7, 0.0])
+        turn = moment[:3] * axes / stiffness
         more = np.concatenate([np.cross(turn, position), turn])
         return dataclasses.replace(case, displacement=case.displacement + more)
 
-    sets = [[on_foundation(case) for case in loaded(seed=seed, noise=1.0)] for seed in (1, 2)]
+    sets = [[on_foundation(c) for c in loaded(seed=seed, noise=1.0, size=(1e4, 2e3))] for seed in (1, 2)]
     free = {name: {"lower": 1e4, "upper": 1e9} for name in JOINTS}
     metrics = identify(study_of(tmp_path, *sets, free=free)).metrics
     (error,), first = metrics.model_errors, metrics.further_springs[0]
     assert error.text.startswith(f"{place}, of a stiffness of")  # a link 0.1 m longer explains as much
     assert first.place == place
-    assert first.stiffness == pytest.approx(2e7, rel=0.3)
+    assert first.stiffness == pytest.approx(stiffness, rel=0.3)
 
 
 def test_values_beyond_their_bounds_explain_no_misfit(tmp_path):

@@ -481,7 +481,9 @@ def test_further_springs_by_what_they_leave():
     model = with_further_springs(build_model(MACHINE))
     along, about, bent = (f"compliance of {name}" for name in (f"{FURTHER[0]} along Z", f"{FURTHER[0]} about X",
                                                            f"{FURTHER[1]} at b about x"))  # fmt: skip
-    sizes = {"mass of upper": (1.0, 50.0), about: (2.0, 300.0), along: (4.0, 100.0), bent: (1.0, 999.0)}
+    rocks = f"compliance of {FURTHER[0]} about X and Y"
+    sizes = {"mass of upper": (1.0, 50.0), about: (2.0, 300.0), along: (4.0, 100.0), bent: (1.0, 999.0),
+             rocks: (1.0, 400.0)}  # fmt: skip
     ends = [
         FittedHypothesis(Hypothesis(StatedError(key, size=1e-6)), np.array([s]), left)
         for key, (s, left) in sizes.items()
@@ -490,6 +492,7 @@ def test_further_springs_by_what_they_leave():
     assert tuple(map(dataclasses.astuple, found)) == (
         ("an elastic foundation along Z", pytest.approx(2.5e5), "N/m", 1.0),
         ("an elastic foundation about X", pytest.approx(5e5), "N m/rad", pytest.approx(7.0 / 9.0)),
+        ("an elastic foundation about X and Y", pytest.approx(1e6), "N m/rad", pytest.approx(6.0 / 9.0)),
     )
     assert not further_springs(model, [end._replace(x=-end.x) for end in ends], 1000.0, 100.0, 50)
 
@@ -526,6 +529,10 @@ def test_further_springs_of_a_hypothesis_move_alone(tmp_path, monkeypatch):
         np.testing.assert_allclose(corrected.residuals(u[None], x[None])[0], residual, rtol=1e-9, atol=1e-9)
         typical = np.append(np.ones(u.size), [error.typical for error in corrected.errors])
         found.append((residual, jacobian * typical))
+        pair, *both = (keys.index(f"compliance of {FURTHER[0]} about {axis}") for axis in ("X and Y", "X", "Y"))
+        alike = np.zeros((2, len(keys)))
+        alike[0, pair] = alike[1, both] = 1e-6
+        np.testing.assert_allclose(*corrected.residuals(np.tile(u, (2, 1)), alike), rtol=1e-9, atol=1e-9)
     (few, slopes), (every, all_slopes) = found
     assert len(further) > 2
     np.testing.assert_allclose(few, every, atol=5e-3)  # of noise, by 1e6 times the stiffness of the joints
