@@ -390,7 +390,8 @@ class LinearHypothesisSearch:
         # where free parameters share a scale, all starts fit alike and have no minimum: the first is kept
         first = next(k for k, cost in enumerate(costs) if cost <= (1.0 + SAME) * min(costs))
         start = starts[first]
-        inside = float(np.clip(start, low + 1e-9 * max(abs(low), 1.0) if np.isfinite(low) else -np.inf, high))
+        # the first step is as large as the start: of a compliance from its bound it would end the fit
+        inside = float(np.clip(start, low + 1e-2 * max(abs(low), 1.0) if np.isfinite(low) else -np.inf, high))
         found = scipy.optimize.least_squares(
             residual_at, [inside], secant, bounds=([low], [high]), x_scale=max(abs(inside), 1.0),
             ftol=1e-4 if error.step else 1e-6, max_nfev=MOST_STEPS,

@@ -82,6 +82,7 @@ def test_angles_off_by_an_implausible_size_are_not_named(tmp_path, degrees, zero
     [
         (0.0, [0, 1, 0], 2e7, "an elastic foundation about Y"),
         (0.75, [0, 1, 0], 2e7, "a further elastic coordinate at q1 about y"),
+        (0.0, [0, 1, 0], 1e8, "an elastic foundation about Y"),  # size 0 fits better than the smallest start
         (0.0, [1, 1, 0], 2e7, "an elastic foundation about X and Y"),
         (0.75, [1, 1, 0], 2e7, "a further elastic coordinate at q1 about x and y"),
     ],
