@@ -312,8 +312,10 @@ def refitted(
             if chi_square - end.chi_square > CONTINUED * max(chi_square - search.noise, 0.0):
                 end = search.fitted(end.hypothesis, end.x)
                 damping = next((error for error in errors if error.key == damping_key(errors[k].key)), None)
-                if damping is not None and end.chi_square > enough:
-                    end = search.fitted(Hypothesis(errors[k], beside=damping), np.insert(end.x, search.size, 0.0))
+                if damping is not None:  # also of a residual within noise, which is compared with those of others
+                    damped = search.fitted(Hypothesis(errors[k], beside=damping), np.insert(end.x, search.size, 0.0))
+                    is_lower = end.chi_square - damped.chi_square > float(chdtri(1, FALSE_ALARM))
+                    end = damped if is_lower else end
             conventions = (end for end in sized if end.size != 0.0 and end.surprise < 1e-9)  # such as 90 deg
             usual = [search.at_size(end.hypothesis, end.x) for end in conventions]
             found[k] = min([end, *usual], key=lambda end: end.score)
