@@ -206,7 +206,7 @@ def test_a_held_value_overrules_that_of_an_earlier_result(study, tmp_path):
     assert made.free.names == ("stiffness.b", "inertia.lower.yy")
     assert made.start.values.tolist() == [own["stiffness.b"], own["inertia.lower.yy"]]
     assert parameters(made.model)["damping.a"] == 40.0
-    whitening = np.asarray(made.problem.prior.whitening)
+    whitening = np.asarray(made.problem.prior.rows)
     np.testing.assert_allclose(np.linalg.inv(whitening.T @ whitening), covariance[::2, ::2])
 
 
