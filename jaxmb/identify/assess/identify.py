@@ -431,7 +431,8 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
     estimate, systematic = with_systematic_errors(estimate)
     common = one_model(estimate)
     contradiction = 0.0 if common is None or goodness.misfit_tolerated else common.contradiction
-    hypotheses, springs = model_errors(estimate, contradiction)
+    explanations = model_errors(estimate, contradiction)
+    hypotheses = explanations.errors
     # errors of the description of single tests, or of all, are no disagreement on a parameter
     if goodness.misfit_tolerated or (goodness.not_reproduced and contradiction == 0.0):
         common = None
@@ -440,7 +441,7 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
     )
     if wrong and not (goodness.all_by_errors or is_large(problem)):
         estimate = estimate.with_std(np.maximum(estimate.std, jackknife_std(estimate)))
-    estimate = with_hypotheses(estimate, hypotheses)
+    estimate = with_hypotheses(estimate, explanations)
     excess = goodness.excess is not None and not goodness.excess.explained
     laws = chosen_laws(estimate.without_std if estimate.std_unknown else estimate)
     values = dict(zip(estimate.study.free.names, estimate.values.tolist(), strict=True))
@@ -465,7 +466,7 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
         metrics={
             "one_model": common,
             "model_errors": hypotheses or None,
-            "further_springs": springs or None,
+            "further_springs": explanations.further_springs or None,
             "laws": laws,
         },
     )

@@ -26,6 +26,7 @@ from jaxmb.identify.assess.model_errors import (
     EXPLAINS,
     Explanations,
     ModelError,
+    explains_half,
     further_springs,
     group_rows,
     model_errors_text,
@@ -94,12 +95,13 @@ def diagnosed_linear(estimate: Estimate, linear: LinearSystem) -> Diagnosis:
     if not (wrong or estimate.goodness.misfit_tolerated):
         estimate, systematic = with_systematic_errors(estimate)
     restricted = _restricted_remarks(estimate, linear)
-    hypotheses, springs = linear_model_errors(estimate, linear)
+    explanations = linear_model_errors(estimate, linear)
+    hypotheses = explanations.errors
     wrong = wrong or bool(hypotheses or (restricted and not systematic and step.misfit.square > RESTRICTED))
     if wrong:
         estimate = estimate.with_std(np.maximum(estimate.std, jackknife_std(estimate)))
     common = [] if wrong else _common_factor(estimate, linear)
-    estimate = with_hypotheses(estimate, hypotheses)
+    estimate = with_hypotheses(estimate, explanations)
     if common or estimate.std_unknown:
         estimate = estimate.without_std
     stated = estimate.goodness.budget
@@ -124,7 +126,7 @@ def diagnosed_linear(estimate: Estimate, linear: LinearSystem) -> Diagnosis:
         metrics={
             "adjusted_parameters": adjusted_parameters(estimate.study, estimate.values, step) or None,
             "model_errors": (*hypotheses, *common) or None,
-            "further_springs": springs or None,
+            "further_springs": explanations.further_springs or None,
         },
     )
 
@@ -442,13 +444,17 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
     springs = further_springs(search.model, found, plain / noise, degrees, tried)
     chi_squares, sizes = [end.chi_square for end in found], [end.surprise for end in found]
     named, explains = selected(chi_squares, sizes, plain / noise, degrees, enough, tried)
+
+    def values_of(end: FittedHypothesis) -> dict[str, float]:
+        return study.free.named(linear.unknowns.decode(end.x[: study.free.size]))
+
     if not (named or estimated):
-        return Explanations(_without_groups(search, plain, degrees), springs)
+        groups, best = _without_groups(search, plain, degrees), explains_half(found, plain, degrees)
+        return Explanations(groups, springs, None if groups or best is None else values_of(best))
     machine = [error for error, _ in search.machine]
     errors = tuple(
         ModelError(
-            end.text, min(explains, 1.0), study.free.named(linear.unknowns.decode(end.x[: study.free.size])),
-            of_machine=end.hypothesis.error in machine,
+            end.text, min(explains, 1.0), values_of(end), of_machine=end.hypothesis.error in machine,
         )
         for end in (found[k] for k in named)
     )  # fmt: skip

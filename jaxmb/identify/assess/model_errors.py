@@ -1,7 +1,7 @@
 """Search for the single error, in the description of a machine or its tests, that explains the misfit of a fit."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -48,6 +48,9 @@ from jaxmb.spatial import rotation_by, rotation_vector
 
 FEW_ROWS, ENOUGH = (4000, 16_000), 5000.0
 """Smallest and largest number of rows of a search, and sum of squares beyond the noise that suffices in between."""
+HALF = 0.5
+"""Part of a misfit from which the change of the parameters by a hypothesis that is not named is part of their standard
+deviations."""
 MOST_LIKELY = 3
 """Number of errors within their tolerances that are named, the largest over their tolerance."""
 
@@ -90,6 +93,9 @@ class Explanations(NamedTuple):
     """Hypotheses that each explain most of it, the most plausible first."""
     further_springs: tuple[FurtherSpring, ...] = ()
     """Springs that each lower the residual significantly, the best first, also where none explains most."""
+    nearest: Mapping[str, float] | None = None
+    """Values of the free parameters in a fit with the hypothesis that explains most, more than half, where none
+    explains enough to be named."""
 
 
 def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
@@ -159,7 +165,9 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
     if not named and search.allowance is None:
         named = _single_lines(estimate, search, (plain, start), chi_square)
         named = named or _moved_station(estimate, search, plain, chi_square)
-    return Explanations(named, further_springs(corrected.model, found, chi_square, degrees, len(corrected.errors)))
+    springs = further_springs(corrected.model, found, chi_square, degrees, len(corrected.errors))
+    best = None if named or search.allowance is not None else explains_half(found, chi_square, search.noise)
+    return Explanations(named, springs, best and study.free.named(study.free.values(best.x[:size])))
 
 
 def _is_tolerated(corrected: Corrected, study: Study, error: StatedError, size: float) -> bool:
@@ -265,6 +273,18 @@ def further_springs(
             if explains > LINEAR:
                 springs.append(FurtherSpring(place, 1.0 / (end.size * error.typical), unit, explains))
     return tuple(springs)
+
+
+def explains_half(found: Sequence[FittedHypothesis], plain: float, noise: float) -> FittedHypothesis | None:
+    """The hypothesis that explains most of a misfit; None where that is less than half of it.
+
+    Args:
+        found: refitted hypotheses.
+        plain: sum of squares without any.
+        noise: degrees of freedom.
+    """
+    best = min(found, key=lambda end: end.chi_square, default=None)
+    return None if best is None or plain - best.chi_square < HALF * (plain - noise) else best
 
 
 def selected(
@@ -507,14 +527,14 @@ def _moved_station(
     return (_with_values(free, text, explains, y[:size], state(y)[1], least / noise),)
 
 
-def with_hypotheses(estimate: Estimate, found: Sequence[ModelError]) -> Estimate:
-    """The estimate with standard deviations that include its change by each hypothesis: the error may be there or
-    not."""
+def with_hypotheses(estimate: Estimate, found: Explanations) -> Estimate:
+    """The estimate with standard deviations that include its change by each hypothesis, or by the nearest where none is
+    named: the error may be there or not."""
     free = estimate.study.free
-    values = [np.array([error.values[name] for name in free.names]) for error in found if error.values]
+    values = [own for own in (found.nearest, *(error.values for error in found.errors)) if own]
     if not values:
         return estimate
-    changes = [np.abs(free.encode(own) - estimate.u) for own in values]
+    changes = [np.abs(free.encode(np.array([own[name] for name in free.names])) - estimate.u) for own in values]
     return estimate.with_std(np.hypot(estimate.std, np.max(changes, axis=0)))
 
 
