@@ -23,7 +23,7 @@ from jaxmb.identify.assess.hypotheses import (
     refitted,
 )
 from jaxmb.identify.assess.identify import identify
-from jaxmb.identify.assess.model_errors import _is_tolerated, _reported, further_springs, model_errors
+from jaxmb.identify.assess.model_errors import Explanations, _is_tolerated, _reported, further_springs, model_errors
 from jaxmb.identify.assess.saved import load_result, write_result
 from jaxmb.identify.experiments.machine_errors import FURTHER, with_further_springs
 from jaxmb.identify.experiments.tolerances import StatedError
@@ -387,13 +387,13 @@ def test_a_minimum_that_is_not_the_lowest(tmp_path, monkeypatch):
     """Any number more lets the free parameters leave it for the lowest one: none of these is a cause."""
     findings = []
     module = importlib.import_module("jaxmb.identify.assess.identify")
-    monkeypatch.setattr(module, "model_errors", lambda estimate, _: findings.append(estimate) or ((), ()))
+    monkeypatch.setattr(module, "model_errors", lambda estimate, _: findings.append(estimate) or Explanations())
     identify(changed(study(tmp_path), lambda h, w: h * np.exp(0.15 * np.sin(0.3 * w))))
     monkeypatch.undo()
     good = study(tmp_path)
     u = findings[0].u + np.where(np.arange(findings[0].u.size) == 0, 0.1, 0.0)
     residual = np.asarray(good.problem.residual(u))
-    (cause,), _ = model_errors(dataclasses.replace(findings[0], study=good, u=u, residual=residual), 0.0)
+    (cause,) = model_errors(dataclasses.replace(findings[0], study=good, u=u, residual=residual), 0.0).errors
     assert cause.text.startswith("a lower minimum of the cost that the search did not find, with stiffness.a near ")
     assert float(cause.text.rstrip(",").split()[-1]) == pytest.approx(TRUTH["stiffness.a"], rel=0.02)
 
