@@ -449,7 +449,7 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
         return study.free.named(linear.unknowns.decode(end.x[: study.free.size]))
 
     if not (named or estimated):
-        groups, best = _without_groups(search, plain, degrees), explains_half(found, plain, degrees)
+        groups, best = _without_groups(search, plain, degrees), explains_half(found, plain, degrees, tried)
         return Explanations(groups, springs, None if groups or best is None else values_of(best))
     machine = [error for error, _ in search.machine]
     errors = tuple(

@@ -166,7 +166,8 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
         named = _single_lines(estimate, search, (plain, start), chi_square)
         named = named or _moved_station(estimate, search, plain, chi_square)
     springs = further_springs(corrected.model, found, chi_square, degrees, len(corrected.errors))
-    best = None if named or search.allowance is not None else explains_half(found, chi_square, search.noise)
+    best = explains_half(found, chi_square, search.noise, len(corrected.errors))
+    best = None if named or search.allowance is not None else best
     return Explanations(named, springs, best and study.free.named(study.free.values(best.x[:size])))
 
 
@@ -275,16 +276,17 @@ def further_springs(
     return tuple(springs)
 
 
-def explains_half(found: Sequence[FittedHypothesis], plain: float, noise: float) -> FittedHypothesis | None:
-    """The hypothesis that explains most of a misfit; None where that is less than half of it.
+def explains_half(found: Sequence[FittedHypothesis], plain: float, noise: float, tried: int) -> FittedHypothesis | None:
+    """The hypothesis that explains most of a misfit; None where that is less than half of it, or insignificant.
 
     Args:
         found: refitted hypotheses.
         plain: sum of squares without any.
         noise: degrees of freedom.
+        tried: number of hypotheses.
     """
-    best = min(found, key=lambda end: end.chi_square, default=None)
-    return None if best is None or plain - best.chi_square < HALF * (plain - noise) else best
+    best, least = min(found, key=lambda end: end.chi_square, default=None), float(chdtri(1, ERROR_RATE / tried))
+    return None if best is None or plain - best.chi_square < max(HALF * (plain - noise), least) else best
 
 
 def selected(

@@ -41,8 +41,7 @@ class Component(abc.ABC, Generic[T]):
 
 
 class Noise(Component[T]):
-    """Noise of a test and its correlation. This default: as stated, independent of the fit, errors of
-    rows independent."""
+    """Noise of a test and its correlation. This default: as stated, independent of the fit and between rows."""
 
     @property
     def is_known(self) -> bool:

@@ -149,7 +149,7 @@ def test_observability_is_of_the_parameters_of_the_machine():
 
 
 def test_poses_beside_other_tests_have_no_observability(made):
-    """They need not determine what the other tests do: indices of 0 would mean that the study does not."""
+    """Poses alone do not determine the parameters of the other tests: their indices would be 0."""
     test = {"kind": "pose", "name": "p", "simulate": {"rows": 6, "ranges": {"a": [-1.0, 1.0], "b": [-1.0, 1.0]}}}
     free = FREE | {"zero.b": {"lower": -0.1, "upper": 0.1}}
     ask = {"kind": "pose", "count": 1, "candidates": 4, "postures": RANGES}

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from jaxmb.identify.assess.hypotheses import Metric, drops
+from jaxmb.identify.assess.hypotheses import FittedHypothesis, Hypothesis, Metric, drops
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.linear_estimate import _likely
-from jaxmb.identify.assess.model_errors import ModelError, model_errors_text, selected
+from jaxmb.identify.assess.model_errors import ModelError, explains_half, model_errors_text, selected
 from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.parameters.model_parameters import parameters, set_parameters
 from jaxmb.mechanics.kinematics import frame_pose
@@ -117,6 +117,14 @@ def test_standard_deviations_contain_a_hypothesis_that_explains_half_of_the_misf
     assert 0.5 < result.metrics.further_springs[0].explains < 0.9
     q2 = result.parameters["stiffness.q2"]
     assert abs(q2.value - parameters(MODEL)["stiffness.q2"]) < 2.0 * q2.std
+
+
+def test_an_insignificant_hypothesis_explains_no_half_of_a_misfit():
+    """Also where there is no misfit, half of which any decrease would be."""
+    ends = [FittedHypothesis(Hypothesis(), np.zeros(1), chi_square) for chi_square in (99.0, 97.0)]
+    assert explains_half(ends, 100.0, 110.0, 50) is None
+    assert explains_half(ends, 150.0, 60.0, 50) is ends[1]
+    assert explains_half(ends, 150.0, 30.0, 50) is None
 
 
 def test_values_beyond_their_bounds_explain_no_misfit(tmp_path):
