@@ -16,13 +16,14 @@ from scipy.special import chdtri
 from jaxmb.identify.assess.corrected import Corrected, inverse_std, rotated
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd, triangular_factor
 from jaxmb.identify.estimation.least_squares import MOST_EVALUATIONS, host_minimum
-from jaxmb.identify.experiments.machine_errors import damping_key
+from jaxmb.identify.experiments.machine_errors import compliance_key, damping_key, rocking
 from jaxmb.identify.experiments.motion import PostureTest
 from jaxmb.identify.experiments.test import Test, residual_of_test
 from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.fit.problem import Prior, test_at
 from jaxmb.io.validation import display_name
+from jaxmb.machine.build import Model
 
 EXPLAINS = 0.9
 """Part of the misfit beyond noise that an error explains where its correction does not leave noise alone."""
@@ -104,15 +105,20 @@ def drops(
 
 
 class Hypothesis(NamedTuple):
-    """An error of one number, or alternatives to some tests."""
+    """An error of one number, rarely of a few, or alternatives to some tests."""
 
     error: StatedError | None = None
     tests: Mapping[int, Test] = types.MappingProxyType({})
     """Alternatives, by index of the test."""
     text: str = ""
     """Of alternatives."""
-    beside: StatedError | None = None
-    """A number that is fitted with an error: the damping of a missing elasticity."""
+    beside: tuple[StatedError, ...] = ()
+    """Numbers that are fitted with an error: the damping of a missing elasticity, a second stiffness of it."""
+
+    @property
+    def fitted(self) -> tuple[StatedError, ...]:
+        """The errors in the order of their fitted sizes; none of alternatives."""
+        return () if self.error is None else (*self.beside, self.error)
 
 
 NONE = Hypothesis()
@@ -128,7 +134,7 @@ class FittedHypothesis(NamedTuple):
 
     hypothesis: Hypothesis
     x: np.ndarray
-    """Fitted unknowns, a number beside an error, and its size, these over their typical ones."""
+    """Fitted unknowns, numbers beside an error, and its size, these over their typical ones."""
     chi_square: float
     squares: float = np.nan
     """Sum of squares of the residual in units of the noise alone; not known in searches."""
@@ -157,9 +163,12 @@ class FittedHypothesis(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The hypothesis with its size."""
-        error = self.hypothesis.error
-        return self.hypothesis.text if error is None else error.described(self.size * error.typical)
+        """The hypothesis with its sizes; a damping has no text."""
+        fitted = self.hypothesis.fitted
+        sizes = self.x[self.x.size - len(fitted) :]
+        known = [(error, size) for error, size in zip(fitted, sizes, strict=True) if error.text or len(fitted) == 1]
+        texts = [error.described(float(size) * error.typical) for error, size in known[::-1]]
+        return " and ".join(texts) or self.hypothesis.text
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -188,9 +197,9 @@ class HypothesisSearch:
         return self.corrected.problem.free.size
 
     def state(self, hypothesis: Hypothesis, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Residual in units of its covariance, and its Jacobian by u and, for an error, a number beside it and its size
+        """Residual in units of its covariance, and its Jacobian by u and, for an error, numbers beside it and its size
         over the typical ones."""
-        fitted = self._fitted_errors(hypothesis)
+        fitted = hypothesis.fitted
         typical, index = [error.typical for error in fitted], [self.corrected.errors.index(error) for error in fitted]
         x = np.zeros(len(self.corrected.errors))
         x[index] = y[self.size :] * typical
@@ -201,10 +210,6 @@ class HypothesisSearch:
             residual[self.masked], jacobian[self.masked] = 0.0, 0.0
         both = self.metric(np.column_stack([jacobian, residual]))
         return both[:, -1], both[:, :-1]
-
-    @staticmethod
-    def _fitted_errors(hypothesis: Hypothesis) -> list[StatedError]:
-        return [error for error in (hypothesis.beside, hypothesis.error) if error is not None]
 
     def cost(self, u: np.ndarray) -> float:
         """Sum of squares of the residual in units of the noise alone, which tolerances do not lower."""
@@ -217,7 +222,7 @@ class HypothesisSearch:
         """Fit of a hypothesis, from a start, with at most so many evaluations."""
         free = self.corrected.problem.free
         lower, upper = np.asarray(free.lower), np.asarray(free.upper)
-        for error in self._fitted_errors(hypothesis):
+        for error in hypothesis.fitted:
             low, high = error.bounds
             lower, upper = np.append(lower, low / error.typical), np.append(upper, high / error.typical)
         state = functools.partial(self.state, hypothesis)
@@ -271,6 +276,8 @@ MOST_NAMED = 4
 DRAWN = 16
 """Starts of refits between the bounds where data are not reproduced, as the fit may be in a local minimum: a factor of
 1000 on the FRFs of an arm of four joints is found from nine of them."""
+UNEQUAL = 0.1
+"""Compliance of one of two springs over that of the other, as a start."""
 SMALL = 5.0
 """Size over the typical one up to which an error with a tolerance ends the search if it leaves noise alone."""
 PARALLEL = 1e-8
@@ -297,6 +304,9 @@ def refitted(
     found, best = dict[int, FittedHypothesis](), np.inf
     enough = search.enough if chi_square > search.enough else -np.inf
 
+    def continues(end: FittedHypothesis) -> bool:
+        return chi_square - end.chi_square > CONTINUED * max(chi_square - search.noise, 0.0)
+
     def refit(numbers: Sequence[int]) -> None:
         nonlocal best
         for k in numbers:
@@ -309,13 +319,8 @@ def refitted(
             nearest = min(sized, key=lambda end: end.chi_square)
             ends = (search.fitted(nearest.hypothesis, start, SCREENED) for start in (first, nearest.x))
             end = min(ends, key=lambda end: end.chi_square)
-            if chi_square - end.chi_square > CONTINUED * max(chi_square - search.noise, 0.0):
-                end = search.fitted(end.hypothesis, end.x)
-                damping = next((error for error in errors if error.key == damping_key(errors[k].key)), None)
-                if damping is not None:  # also of a residual within noise, which is compared with those of others
-                    damped = search.fitted(Hypothesis(errors[k], beside=damping), np.insert(end.x, search.size, 0.0))
-                    is_lower = end.chi_square - damped.chi_square > float(chdtri(1, FALSE_ALARM))
-                    end = damped if is_lower else end
+            if continues(end):
+                end = _damped(search, search.fitted(end.hypothesis, end.x), errors[k].key)
             conventions = (end for end in sized if end.size != 0.0 and end.surprise < 1e-9)  # such as 90 deg
             usual = [search.at_size(end.hypothesis, end.x) for end in conventions]
             found[k] = min([end, *usual], key=lambda end: end.score)
@@ -343,7 +348,57 @@ def refitted(
         tried = {k: [similar[k], *tried[k]] for k in more}
         # of errors with one effect, only those that are more plausible
         refit([k for k in more if distinct[k] or similar[k].surprise < 0.99 * surprise][:TRIED])
-    return [*found.values(), *(() if best <= enough else _alternatives(search, at))]
+    known = {errors[k].key for k, end in found.items() if continues(end)}
+    pairs = {key: both for key, both in unequal(search.corrected.model, errors).items() if key in known}
+    parts = {error.key for both in pairs.values() for error in both.fitted}
+    refit([k for k in likely() if errors[k].key in parts])
+    by_key = {errors[k].key: end for k, end in found.items()}
+    split = [end for key, both in pairs.items() for end in _split(search, both, key, by_key)]
+    noise_alone = min([best, *(end.chi_square for end in split)]) <= enough
+    return [*by_key.values(), *split, *(() if noise_alone else _alternatives(search, at))]
+
+
+def _damped(search: HypothesisSearch, end: FittedHypothesis, key: str) -> FittedHypothesis:
+    """The refit of a missing elasticity, with its damping (by key of the compliance) where that lowers the residual
+    significantly: also of one that is noise, as it is compared with those of others."""
+    for damping in (error for error in search.corrected.errors if error.key == damping_key(key)):
+        wider = end.hypothesis._replace(beside=(damping, *end.hypothesis.beside))
+        damped = search.fitted(wider, np.insert(end.x, search.size, 0.0))
+        end = damped if is_lower(damped, [end], search.noise) else end
+    return end
+
+
+def _split(
+    search: HypothesisSearch, both: Hypothesis, pair: str, found: Mapping[str, FittedHypothesis]
+) -> list[FittedHypothesis]:
+    """The refit of two springs of different stiffness, where it is better than those of the pair (key) and of each."""
+    keys, ends = (pair, *(error.key for error in both.fitted)), list[FittedHypothesis]()
+    for key, ratios in zip(keys, ((1.0, 1.0), (1.0, UNEQUAL), (UNEQUAL, 1.0)), strict=True):
+        if key in found:
+            first = np.append(found[key].x[: search.size], np.multiply(ratios, found[key].size))
+            ends.append(search.fitted(both, first, SCREENED))
+    best = min(ends, key=lambda end: end.chi_square)
+    end = _damped(search, search.fitted(both, best.x), pair)
+    return [end] if is_lower(end, [found[key] for key in keys if key in found], search.noise) else []
+
+
+def unequal(model: Model, errors: Iterable[StatedError]) -> dict[str, Hypothesis]:
+    """Two different springs in place of each pair of further springs that yield alike, by key of the pair."""
+    known, names = {error.key: error for error in errors}, model.coordinates
+    pairs = {of: [known[compliance_key(names[i])] for i in pair] for of, pair in rocking(model).items()}
+    return {compliance_key(of): Hypothesis(one, beside=(other,)) for of, (one, other) in pairs.items()}
+
+
+def is_lower(end: FittedHypothesis, others: Iterable[FittedHypothesis], noise: float) -> bool:
+    """Whether a hypothesis with one number more than others leaves a significantly lower sum of squares than each.
+
+    Args:
+        end: the hypothesis.
+        others: refitted too.
+        noise: degrees of freedom.
+    """
+    least = float(chdtri(1, FALSE_ALARM)) * max(end.chi_square / noise, 1.0)
+    return min(other.chi_square for other in others) - end.chi_square > least
 
 
 def _in_single_tests(search: HypothesisSearch, u: np.ndarray) -> list[tuple[list[int], HypothesisSearch]]:

@@ -20,7 +20,15 @@ from jaxmb.identify.assess.estimate import (
     goodness_of_fit,
     jackknife_std,
 )
-from jaxmb.identify.assess.hypotheses import FittedHypothesis, Hypothesis, Metric, drops, single_and_common
+from jaxmb.identify.assess.hypotheses import (
+    FittedHypothesis,
+    Hypothesis,
+    Metric,
+    drops,
+    is_lower,
+    single_and_common,
+    unequal,
+)
 from jaxmb.identify.assess.kinds import with_systematic_errors
 from jaxmb.identify.assess.model_errors import (
     EXPLAINS,
@@ -43,7 +51,7 @@ from jaxmb.identify.estimation.identifiability import (
     identifiability,
     scaled_svd,
 )
-from jaxmb.identify.estimation.linear import MOST_ROUNDS, LinearFit
+from jaxmb.identify.estimation.linear import MOST_ROUNDS, LinearFit, linear_fit
 from jaxmb.identify.experiments.components import Equations, is_robust
 from jaxmb.identify.experiments.machine_errors import (
     MachineErrors,
@@ -361,48 +369,59 @@ class LinearHypothesisSearch:
     def solved(self, tests: Mapping[int, Test], errors: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
         """Fitted unknowns and the residual in units of the covariance."""
         matrix, measured = self.equations(tests, errors)
-        size = np.maximum(np.linalg.norm(matrix, axis=0), 1e-300)
-        low, high = self.linear.unknowns.lower * size, self.linear.unknowns.upper * size
-        x = scipy.optimize.lsq_linear(matrix / size, measured, (low, np.maximum(high, low + 1e-300))).x
-        return x / size, matrix @ (x / size) - measured
+        bounds = self.linear.unknowns.lower, self.linear.unknowns.upper
+        x = linear_fit(matrix, measured, np.ones(measured.size), *bounds).values
+        return x, matrix @ x - measured
 
-    def fitted(self, hypothesis: Hypothesis) -> FittedHypothesis:
-        """Fit of a hypothesis."""
-        error = hypothesis.error
+    def fitted(self, hypothesis: Hypothesis, size: float | None = None) -> FittedHypothesis:
+        """Fit of a hypothesis.
+
+        Args:
+            hypothesis: the hypothesis.
+            size: start of the sizes of its errors over the typical ones; None for 0 and the starts of its error.
+        """
+        error, errors = hypothesis.error, hypothesis.fitted
         if error is None:
             x, residual = self.solved(hypothesis.tests, {})
             return FittedHypothesis(hypothesis, x, float(residual @ residual), self.squares(residual))
+        typical = np.array([each.typical for each in errors])
 
-        def residual_at(size: np.ndarray) -> np.ndarray:
+        def of_sizes(sizes: np.ndarray) -> dict[str, float]:
+            return {each.key: float(size) for each, size in zip(errors, sizes * typical, strict=True)}
+
+        def residual_at(sizes: np.ndarray) -> np.ndarray:
             try:
-                residual = self.solved({}, {error.key: float(size[0]) * error.typical})[1]
+                residual = self.solved({}, of_sizes(sizes))[1]
             except OutOfReachError:
                 return np.full(self.metric.scale.size, 1e6)
             return np.nan_to_num(residual, nan=1e6)
 
-        def secant(size: np.ndarray) -> np.ndarray:
-            half = 0.5 * (error.step / error.typical or STEP * max(1.0, abs(float(size[0]))))
-            before, behind = np.maximum(size - half, low), np.minimum(size + half, high)
-            return ((residual_at(behind) - residual_at(before)) / (behind - before))[:, None]
+        def secant(sizes: np.ndarray) -> np.ndarray:
+            half = 0.5 * (error.step / error.typical or STEP * np.maximum(1.0, np.abs(sizes)))
+            before, behind = np.maximum(sizes - half, low), np.minimum(sizes + half, high)
+            each = np.eye(sizes.size, dtype=bool)
+            changes = [residual_at(np.where(k, behind, sizes)) - residual_at(np.where(k, before, sizes)) for k in each]
+            return np.transpose(changes) / (behind - before)
 
-        low, high = (bound / error.typical for bound in error.bounds)
-        starts = [0.0, *(start / error.typical for start in error.starts if low <= start / error.typical <= high)]
-        residuals = [residual_at(np.array([start])) for start in starts]
+        low, high = np.array([each.bounds for each in errors]).T / typical
+        starts = [0.0, *np.divide(error.starts, error.typical)] if size is None else [size]
+        starts = [np.full(typical.size, start) for start in starts if np.all((low <= start) & (start <= high))]
+        residuals = [residual_at(start) for start in starts]
         costs = [float(of_start @ of_start) for of_start in residuals]
         # where free parameters share a scale, all starts fit alike and have no minimum: the first is kept
         first = next(k for k, cost in enumerate(costs) if cost <= (1.0 + SAME) * min(costs))
-        start = starts[first]
         # the first step is as large as the start: of a compliance from its bound it would end the fit
-        inside = float(np.clip(start, low + 1e-2 * max(abs(low), 1.0) if np.isfinite(low) else -np.inf, high))
+        margin = 1e-2 * np.maximum(np.where(np.isfinite(low), np.abs(low), 0.0), 1.0)
+        inside = np.clip(starts[first], low + margin, high)
         found = scipy.optimize.least_squares(
-            residual_at, [inside], secant, bounds=([low], [high]), x_scale=max(abs(inside), 1.0),
+            residual_at, inside, secant, bounds=(low, high), x_scale=np.maximum(np.abs(inside), 1.0),
             ftol=1e-4 if error.step else 1e-6, max_nfev=MOST_STEPS,
         )  # fmt: skip
-        size, residual = float(found.x[0]), found.fun
+        sizes, residual = found.x, found.fun
         if residual @ residual > (1.0 - SAME) * costs[first]:
-            size, residual = start, residuals[first]
-        x, _ = self.solved({}, {error.key: size * error.typical})
-        return FittedHypothesis(hypothesis, np.append(x, size), float(residual @ residual), self.squares(residual))
+            sizes, residual = starts[first], residuals[first]
+        x, _ = self.solved({}, of_sizes(sizes))
+        return FittedHypothesis(hypothesis, np.append(x, sizes), float(residual @ residual), self.squares(residual))
 
     def squares(self, residual: np.ndarray) -> float:
         """Sum of squares, in units of the noise alone, of a residual in units of the covariance."""
@@ -425,11 +444,16 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
     residual = search.solved({}, {})[1]
     plain, estimated = float(residual @ residual), all(entry.source.noise_estimated for entry in study.fitted)
     (likely, others), enough = _likely(search), float(chdtri(degrees, FALSE_ALARM))
-    found = list[FittedHypothesis]()
+    found, pairs = list[FittedHypothesis](), unequal(search.model, _errors(search))
     for some in (likely, _alternatives(search), others):
         if not estimated and found and min(end.chi_square for end in found) <= enough:
             break  # another one leaves noise alone
         found += (end for end in map(search.fitted, some) if end.is_plausible)
+    singles = {end.hypothesis.error.key: end for end in found if end.hypothesis.error is not None}
+    for key in pairs.keys() & singles.keys():
+        both = search.fitted(pairs[key], singles[key].size)
+        parts = [search.fitted(Hypothesis(error)) for error in both.hypothesis.fitted]
+        found += [both] if is_lower(both, [singles[key], *parts], degrees) else []
     if not found:
         return Explanations()
     least = min(end.chi_square for end in found)

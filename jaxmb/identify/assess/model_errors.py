@@ -267,8 +267,9 @@ def further_springs(
     places = {compliance_key(name): name for name in turns if name.startswith(FURTHER)}
     for end in sorted(found, key=lambda end: end.chi_square):
         error, drop = end.hypothesis.error, plain - end.chi_square
-        place = None if error is None else places.get(error.key)
-        if error is not None and place is not None and end.size > 0.0 and drop > least:
+        springs_there = [places[each.key] for each in end.hypothesis.fitted if each.key in places]
+        if error is not None and len(springs_there) == 1 and end.size > 0.0 and drop > least:
+            (place,) = springs_there
             explains = min(drop / max(plain - noise, least), 1.0)
             unit = "N m/rad" if turns[place] else "N/m"
             if explains > LINEAR:

@@ -274,7 +274,9 @@ def test_an_error_beyond_a_rise_of_its_residual_is_found():
     free = types.SimpleNamespace(lower=[-1.0], upper=[1.0], size=1)
     problem = types.SimpleNamespace(free=free, row_slices=(), tests=())
     errors = (StatedError("beyond", size=1.0),)
-    corrected = types.SimpleNamespace(problem=problem, errors=errors, state=state, residuals=at_points(state))
+    corrected = types.SimpleNamespace(
+        model=build_model(MACHINE), problem=problem, errors=errors, state=state, residuals=at_points(state)
+    )
     search = HypothesisSearch(corrected, Metric(np.ones(200), np.zeros((200, 0))), 199.0)
     (found,) = refitted(search, [np.zeros(1)], search.fitted(NONE, np.zeros(1)).chi_square, ())
     assert found.size == pytest.approx(20.0, abs=0.2)
@@ -292,7 +294,9 @@ def test_an_implausibly_large_error_that_leaves_noise_alone_does_not_end_the_sea
 
     free = types.SimpleNamespace(lower=[-1.0], upper=[1.0], size=1)
     problem = types.SimpleNamespace(free=free, row_slices=(), tests=())
-    corrected = types.SimpleNamespace(problem=problem, errors=errors, state=state, residuals=at_points(state))
+    corrected = types.SimpleNamespace(
+        model=build_model(MACHINE), problem=problem, errors=errors, state=state, residuals=at_points(state)
+    )
     search = HypothesisSearch(corrected, Metric(np.ones(200), np.zeros((200, 0))), 199.0)
     found = refitted(search, [np.zeros(1)], search.fitted(NONE, np.zeros(1)).chi_square, ())
     assert {end.text.split()[0]: round(abs(end.size)) for end in found} == {"far": 40, "usual": 2}
