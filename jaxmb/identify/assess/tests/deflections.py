@@ -30,7 +30,7 @@ from jaxmb.identify.experiments.deflections.deflection_test import (
     DeflectionTest,
     deflection_test,
 )
-from jaxmb.identify.experiments.deflections.load_cases import LoadCase, measured_displacements
+from jaxmb.identify.experiments.deflections.load_cases import LoadCase, common_errors, measured_displacements
 from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.fit.linear import linear_equations, linear_step, without_effect
 from jaxmb.identify.fit.problem import Problem, state_of_test
@@ -171,7 +171,8 @@ class SetGaps:
 def compared(entry: DeflectionEntry, problem: Problem, u: np.ndarray, known: Identifiability) -> list[DeflectionRow]:
     """Measured and predicted displacement of each point in each load case, with standard deviations.
 
-    Standard deviations of predictions are propagated from the identified values, to first order.
+    Those of the measurement contain the errors of load and posture. Those of predictions are propagated from the
+    identified values, to first order.
 
     Args:
         entry: a deflection test.
@@ -182,7 +183,7 @@ def compared(entry: DeflectionEntry, problem: Problem, u: np.ndarray, known: Ide
     Returns:
         A line for each point of each load case; mm and deg about and along ground axes.
     """
-    cases = entry.source.cases
+    cases, instruments = entry.source.cases, entry.source.instruments
     # the residual of displacements of 0 with standard deviations of 1 is the prediction
     whole = [
         dataclasses.replace(case, displacement=np.zeros(case.std.shape), std=np.ones(case.std.shape)) for case in cases
@@ -192,9 +193,15 @@ def compared(entry: DeflectionEntry, problem: Problem, u: np.ndarray, known: Ide
     affine = test.evaluation.affine_view(problem.model, problem.free)
     displacements, slope = state_of_test(problem, test, u, affine)
     deviations = propagated_std(slope, known)
-    points, rows = [(case, p) for case in cases for p in range(len(case.points))], []
-    for (case, p), *of_model in zip(points, displacements.reshape(-1, 6), deviations.reshape(-1, 6), strict=True):
-        numbers = case.displacement[p], case.std[p], *of_model
+    errors = [case.std.copy() for case in cases]
+    if instruments is not None:
+        common = common_errors(identified, cases, instruments, entry.test.gravity)
+        for std, case, changes in zip(errors, cases, common, strict=True):
+            std[case.measured] = np.hypot(std[case.measured], np.linalg.norm(changes, axis=1))
+    points = [(case, std, p) for case, std in zip(cases, errors, strict=True) for p in range(len(case.points))]
+    rows = list[DeflectionRow]()
+    for (case, std, p), *of_model in zip(points, displacements.reshape(-1, 6), deviations.reshape(-1, 6), strict=True):
+        numbers = case.displacement[p], std[p], *of_model
         mm, deg = [1e3 * x[:3] for x in numbers], [DEGREES * x[3:] for x in numbers]
         rows.append(DeflectionRow(entry.name, entry.role, case.name, case.points[p], *mm, *deg))
     return rows

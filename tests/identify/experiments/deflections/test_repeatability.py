@@ -148,6 +148,8 @@ def test_a_fit_counts_errors_of_loads_and_postures(with_load_errors):
     errors = [c.displacement[0] - jacobian(c.q) @ (jacobian(c.q).T @ c.wrench / values) for c in cases]
     chi_square = sum(error @ weight @ error for error, weight in zip(errors, weights, strict=True))
     assert result.cost == pytest.approx(chi_square, rel=1e-3)
+    bars = [[*row.measured_std_mm / 1e3, *np.radians(row.measured_std_deg)] for row in result.metrics.deflections]
+    np.testing.assert_allclose(bars, [np.sqrt(np.diag(np.linalg.inv(weight))) for weight in weights], rtol=1e-3)
     assert result.converged
 
 
