@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import chdtri
 
-from jaxmb.identify.estimation.identifiability import jacobian_svd, scaled_svd
+from jaxmb.identify.estimation.identifiability import inverse_std, jacobian_svd, rotated_rows, scaled_svd
 from jaxmb.identify.estimation.least_squares import host_minimum
 from jaxmb.identify.estimation.variance_components import (
     Excess,
@@ -117,11 +117,11 @@ class Budget(NamedTuple):
         """Indices of the errors that exceed their tolerance beyond chance."""
         return [] if self.excess is None else [k for each in self.excess.exceeded for k in each.members.tolist()]
 
-    @property
-    def all_columns(self) -> Float[np.ndarray, "m c"]:
-        """Columns of the covariance of the residual by all errors: linear ones with their most likely sizes, and
-        those of the curvature."""
-        return np.concatenate([self.columns * self.factors, self.curvature], axis=1)
+    def all_columns(self, rows: slice) -> Float[np.ndarray, "m c"]:
+        """Columns of the covariance of some rows of the residual by all errors: linear ones with their most likely
+        sizes, and those of the curvature; zeros in rows of a prior."""
+        found = np.concatenate([self.columns[rows] * self.factors, self.curvature[rows]], axis=1)
+        return found if len(found) else np.zeros((rows.stop - rows.start, found.shape[1]))
 
     def linearized(self, columns: Float[np.ndarray, "m e"]) -> "Budget":
         """The budget with the change of the residual by errors next to their most likely sizes, where it is linear."""
@@ -270,13 +270,13 @@ def error_columns(
         errors: with a tolerance.
         factor: see `budget`.
     """
-    columns = list[np.ndarray]()
-    for error in errors:
+    columns = np.zeros((tests.residual({}).size, len(errors)))
+    for k, error in enumerate(errors):
         size = error.std(tests.tolerances)
         least = -size if error.bounds[0] < 0.0 else 0.0  # a compliance has one sign
         plus, minus = (tests.residual({error.key: x}) for x in (size, least))
-        columns.append(factor * finite((plus - minus) * size / (size - least)))
-    return np.array(columns).T if columns else np.zeros((tests.residual({}).size, 0))
+        columns[:, k] = factor * finite((plus - minus) * size / (size - least))
+    return columns
 
 
 def finite(values: np.ndarray, instead: float = 0.0) -> np.ndarray:
@@ -353,6 +353,7 @@ def nonlinear_refit(problem: Problem, u: Float[np.ndarray, "d"], change: Float[n
 
 def with_excess(
     found: Budget,
+    rows: Sequence[slice],
     residual: Float[np.ndarray, "m"],
     jacobian: Float[np.ndarray, "m d"],
     variances: Float[np.ndarray, "m"],
@@ -363,6 +364,7 @@ def with_excess(
 
     Args:
         found: the budget.
+        rows: rows of each test, or of all.
         residual: at the estimate; rows of a prior last.
         jacobian: of the residual.
         variances: of the noise of each row.
@@ -371,8 +373,11 @@ def with_excess(
         return found
     kinds = np.array([error.kind for error in found.errors])
     members = {kind: np.flatnonzero(kinds == kind) for kind in dict.fromkeys(kinds.tolist())}
-    rows, count = len(found.columns), len(found.errors)
-    data = sufficient_statistics(residual[:rows], jacobian[:rows], variances[:rows], found.all_columns)
+    count, size = len(found.errors), jacobian.shape[1]
+    few = _in_few_rows(found, rows, residual[:, None], jacobian, variances)
+    data = sufficient_statistics(few[:, -1], few[:, :size], np.ones(len(few)), few[:, size:-1])
+    used = np.count_nonzero(variances[: len(found.columns)])
+    data = data._replace(degrees=data.degrees + used - len(few))
     if found.draws is not None:  # residuals of the refits are their curvature less their linear effect
         gram = data.gram[:count]
         data = data._replace(drawn=np.sqrt(DRAWS) * gram[:, count:] - gram[:, :count] @ found.draws.T)
@@ -426,7 +431,7 @@ def explained_tests(
         return (False,) * len(rows)
     count = len(found.columns)
     both = np.column_stack([residual, np.pad(found.curvature, ((0, residual.size - count), (0, 0)))])
-    rest, squares, _ = joint_residual(both, jacobian, row_weights, found.all_columns)
+    rest, squares, _ = joint_residual(found, rows, both, jacobian, row_weights)
     explained = [own.explained for own in misfits(rest[:, 0], jacobian, row_weights, rows)]
     if found.draws is not None:  # curvature of each draw that the errors and the other draws do not explain
         drawn = np.sqrt(DRAWS) * rest[:count, 1:] / np.maximum(1.0 - squares[1:], np.finfo(float).eps)
@@ -439,27 +444,44 @@ def explained_tests(
 
 
 def joint_residual(
+    found: Budget,
+    rows: Sequence[slice],
     residuals: Float[np.ndarray, "m k"],
     jacobian: Float[np.ndarray, "m d"],
     row_weights: Float[np.ndarray, "m"],
-    columns: Float[np.ndarray, "r e"],
 ) -> tuple[Float[np.ndarray, "m k"], Float[np.ndarray, "k"], Float[np.ndarray, "d"]]:
     """Residuals of joint fits of the parameters and of all stated errors, these with their tolerances as a prior, to
     first order; the sums of squares of residuals and errors in units of noise and tolerances; and the change of u for
     the first one.
 
     Args:
+        found: the budget.
+        rows: rows of each test, or of all.
         residuals: at the estimate; rows of a prior last.
         jacobian: of the residual.
         row_weights: variance of each residual under the stated noise.
-        columns: change of the residual of the tests by each error.
     """
-    size, below = columns.shape[1], len(jacobian) - len(columns)
-    scale = np.sqrt(np.where(row_weights > 0.0, row_weights, np.inf))[:, None] ** -1.0
-    svd = scaled_svd(with_error_prior(jacobian * scale, np.pad(columns, ((0, below), (0, 0))) * scale))
-    right = np.pad(residuals * scale, ((0, size), (0, 0)))
-    left, change = svd.beside(right), -svd.solve(right[:, 0])[: jacobian.shape[1]]
-    return left[: len(residuals)] * np.sqrt(row_weights)[:, None], np.sum(left**2, axis=0), change
+    size, parts = jacobian.shape[1], [*rows, slice(len(found.columns), len(jacobian))]
+    parts = [own for own in parts if own.start < own.stop]
+    few = _in_few_rows(found, parts, residuals, jacobian, row_weights)
+    slopes, right = with_error_prior(few[:, :size], few[:, size : -residuals.shape[1]]), few[:, -residuals.shape[1] :]
+    svd, right = scaled_svd(slopes, rows=len(jacobian)), np.pad(right, ((0, len(slopes) - len(few)), (0, 0)))
+    along = svd.gain @ (svd.range(len(right)).T @ right)
+    rest = residuals * (row_weights > 0.0)[:, None]
+    for own in parts:
+        used = (row_weights[own] > 0.0)[:, None]
+        rest[own] -= used * (jacobian[own] @ along[:size] + found.all_columns(own) @ along[size:])
+    return rest, np.sum(svd.beside(right) ** 2, axis=0), -along[:size, 0]
+
+
+def _in_few_rows(
+    found: Budget, rows: Sequence[slice], residuals: np.ndarray, jacobian: np.ndarray, variances: np.ndarray
+) -> Float[np.ndarray, "r c"]:
+    """Jacobian, columns of all errors and residuals in units of the noise, those of each test rotated into few rows:
+    of many tests, each has errors of its own."""
+    scale = inverse_std(variances)[:, None]
+    each = (np.column_stack([jacobian[own], found.all_columns(own), residuals[own]]) * scale[own] for own in rows)
+    return np.concatenate(list(map(rotated_rows, each)))
 
 
 def with_error_prior(jacobian: Float[np.ndarray, "m d"], columns: Float[np.ndarray, "m e"]) -> Float[np.ndarray, "k c"]:

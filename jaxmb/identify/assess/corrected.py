@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Int
 
 from jaxmb.compiled import compiled_partial
 from jaxmb.identify.assess.budget import errors_of_machine, finite
-from jaxmb.identify.estimation.identifiability import identifiability, triangular_factor
+from jaxmb.identify.estimation.identifiability import identifiability, inverse_std, triangular_factor
 from jaxmb.identify.estimation.least_squares import host_minimum
 from jaxmb.identify.experiments.components import own_names
 from jaxmb.identify.experiments.machine_errors import (
@@ -311,11 +311,6 @@ FEW_ROWS, ROWS_PER_UNKNOWN = 4000, 20
 """Numbers of rows on which a joint fit of parameters and errors begins."""
 
 
-def inverse_std(variances: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
-    """1 over the standard deviation of each row; 0 for unused rows, of variance 0."""
-    return np.where(variances > 0.0, 1.0 / np.sqrt(np.where(variances > 0.0, variances, 1.0)), 0.0)
-
-
 def rotated(
     state: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], y: np.ndarray
 ) -> tuple[Float[np.ndarray, "r"], Float[np.ndarray, "r d"]]:
@@ -428,5 +423,5 @@ def joint_fit(
     std_there = identifiability(there, np.ones(len(there))).std[:size]
     residual, jacobian = corrected.state(*point(y))
     of_errors, rows = jacobian[:, size:] * std, corrected.problem.data_rows
-    at_end = residual - of_errors @ y[size:], jacobian[:, :size], of_errors[:rows]
+    at_end = residual - of_errors @ y[size:], jacobian[:, :size].copy(), of_errors[:rows]
     return JointFit(y[:size], std_there, y[size:], *at_end)

@@ -257,7 +257,7 @@ def _effect_of_errors(
             tried.insert(0, (found.linearized(joint.columns), there, joint))
     by_errors, joint = (False,) * len(rows), None
     for stated, at, fitted in tried:
-        found, joint = with_excess(stated, *at, noise), fitted
+        found, joint = with_excess(stated, rows, *at, noise), fitted
         by_errors = explained_tests(found, rows, *at, noise)
         if all(by_errors):
             break
@@ -277,8 +277,8 @@ def _near_joint_fit(
     """The budget of a linear step with the effect of errors at the parameters of the joint fit to first order: those of
     the step may be far off, as where all torques have errors beyond their noise."""
     free, u = solution.study.free, solution.u
-    point = solution.residual[:, None], jacobian, solution.row_weights
-    _, _, change = joint_residual(*point, found.columns)
+    linear, data = found.linearized(found.columns), slice(0, len(found.columns))
+    _, _, change = joint_residual(linear, [data], solution.residual[:, None], jacobian, solution.row_weights)
     there = np.clip(u + change, np.minimum(free.lower, u), np.maximum(free.upper, u))
     model = free.apply(solution.model, free.values(jnp.asarray(there)))
     return found.linearized(error_columns(dataclasses.replace(tests, model=model), found.errors, factor))

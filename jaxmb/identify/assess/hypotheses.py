@@ -13,8 +13,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.special import chdtri
 
-from jaxmb.identify.assess.corrected import Corrected, inverse_std, rotated
-from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd, triangular_factor
+from jaxmb.identify.assess.corrected import Corrected, rotated
+from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, inverse_std, scaled_svd, triangular_factor
 from jaxmb.identify.estimation.least_squares import MOST_EVALUATIONS, host_minimum
 from jaxmb.identify.experiments.machine_errors import compliance_key, damping_key, rocking
 from jaxmb.identify.experiments.motion import PostureTest

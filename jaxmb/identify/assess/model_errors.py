@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import chdtri
 
-from jaxmb.identify.assess.corrected import Block, Corrected, inverse_std
+from jaxmb.identify.assess.corrected import Block, Corrected
 from jaxmb.identify.assess.estimate import Estimate, noise_variances
 from jaxmb.identify.assess.hypotheses import (
     EXPLAINS,
@@ -28,6 +28,7 @@ from jaxmb.identify.assess.hypotheses import (
 from jaxmb.identify.estimation.identifiability import (
     RANK_TOLERANCE,
     identifiability,
+    inverse_std,
     jacobian_svd,
     scaled_svd,
     triangular_factor,

@@ -71,6 +71,20 @@ def triangular_factor(blocks: Iterable[Float[np.ndarray, "k d"]]) -> Float[np.nd
     return found[0] if len(found) == 1 else np.asarray(np.linalg.qr(np.concatenate(found), mode="r"))
 
 
+def inverse_std(variances: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
+    """1 over the standard deviation of each row; 0 for unused rows, of variance 0."""
+    return np.where(variances > 0.0, 1.0 / np.sqrt(np.where(variances > 0.0, variances, 1.0)), 0.0)
+
+
+def rotated_rows(matrix: Float[np.ndarray, "m c"]) -> Float[np.ndarray, "r c"]:
+    """The rows of a matrix rotated into as many as it has columns that are not zero: inner products of columns remain."""
+    used = np.flatnonzero(matrix.any(axis=0))
+    factor = triangular_factor([matrix[:, used]])
+    found = np.zeros((len(factor), matrix.shape[1]))
+    found[:, used] = factor
+    return found
+
+
 class Identifiability(NamedTuple):
     """Standard deviations and identifiability of the entries of u, linearized at one point."""
 

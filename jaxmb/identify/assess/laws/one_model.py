@@ -12,7 +12,7 @@ from scipy.special import chdtrc, fdtrc
 from jaxmb.identify.assess.budget import with_error_prior
 from jaxmb.identify.assess.estimate import LARGER_NOISE, Estimate
 from jaxmb.identify.assess.laws.law_problem import fit_by_test, law_state
-from jaxmb.identify.estimation.identifiability import Jacobian, ScaledSvd, scaled_svd
+from jaxmb.identify.estimation.identifiability import Jacobian, ScaledSvd, rotated_rows, scaled_svd
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.fit.noise import correlated_by_misfit
 from jaxmb.identify.fit.problem import is_large
@@ -41,7 +41,7 @@ ACTS = 1e-7
 class Block(NamedTuple):
     """Linearized residual r + J du of one test in units of its noise, compressed to few rows.
 
-    With [J, r] = Q R the rows of R are equivalent to those of J and r.
+    See `rotated_rows`.
     """
 
     name: str
@@ -113,7 +113,7 @@ def blocks(
     residual: Float[np.ndarray, "m"],
     jacobian: Jacobian,
     row_weights: Float[np.ndarray, "m"],
-    errors: Float[np.ndarray, "r e"] | None = None,
+    errors: Callable[[slice], Float[np.ndarray, "k e"]] | None = None,
 ) -> list[Block]:
     """Linearized residuals of each test near a fit, without the prior.
 
@@ -122,11 +122,11 @@ def blocks(
         residual: of the fit, scaled by the root of the row weights, in units of the noise.
         jacobian: of the residual, with any number of columns.
         row_weights: variance of each residual; 0 for rows that are not used.
-        errors: change of the residual of the tests by each stated error; None for none.
+        errors: change of some rows of the residual by each stated error; None for none.
     """
-    errors = np.zeros((study.problem.data_rows, 0)) if errors is None else errors
+    none = np.zeros((study.problem.data_rows, 0))
     return [
-        _block(test, residual[rows], jacobian[rows], row_weights[rows], errors[rows])
+        _block(test, residual[rows], jacobian[rows], row_weights[rows], none[rows] if errors is None else errors(rows))
         for test, rows in zip(study.tests, study.problem.row_slices, strict=True)
     ]
 
@@ -155,9 +155,9 @@ def _block(
     used_weights = np.where(used, row_weights, 0.0)
     larger = test.noise.variance_factor(basis, used_weights)
     larger *= test.noise.known_factor(basis, residual, used_weights)
-    triangle = np.asarray(np.linalg.qr(np.column_stack([j, c, r]) / np.sqrt(larger), mode="r"))
-    j, c = np.split(triangle[:, :-1], [j.shape[1]], axis=1)
-    return Block(test.name, triangle[:, -1], j, max(count, 0), degrees, lines, c)
+    few = rotated_rows(np.column_stack([j, c, r]) / np.sqrt(larger))
+    j, c = np.split(few[:, :-1], [j.shape[1]], axis=1)
+    return Block(test.name, few[:, -1], j, max(count, 0), degrees, lines, c)
 
 
 def _scatter(test: Test, residual: np.ndarray, row_weights: np.ndarray, used: np.ndarray) -> float:
@@ -292,7 +292,11 @@ def one_model(estimate: Estimate) -> OneModel | None:
 
 
 def _refitted_by_test(
-    study: Study, u: np.ndarray, row_weights: np.ndarray, errors: np.ndarray | None, lines: Sequence[OwnValue]
+    study: Study,
+    u: np.ndarray,
+    row_weights: np.ndarray,
+    errors: Callable[[slice], np.ndarray] | None,
+    lines: Sequence[OwnValue],
 ) -> list[OwnValue]:
     """The parameters, the first of them refitted with a value for each test where their drop is large."""
     if len(study.tests) > MOST_TESTS or is_large(study.problem) or any(test.vibration is None for test in study.tests):

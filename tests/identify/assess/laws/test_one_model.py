@@ -71,7 +71,7 @@ def test_with_errors_of_machine_and_tests_probabilities_are_uniform(tmp_path):
     for _ in range(DRAWS):
         residual = np.sqrt(weights) * rng.normal(size=weights.size) + errors @ rng.normal(size=6)
         told = agreement(
-            blocks(study, residual, jacobian, weights, errors), relative_columns(study, U), study.free.names
+            blocks(study, residual, jacobian, weights, errors.__getitem__), relative_columns(study, U), study.free.names
         )
         found.append([told.separate.p, *(p.p for p in told.parameters), told.p])
     for p in np.array(found).T:
