@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 ENTRIES = {
-    "docs/experiments": "../experiments/*/README",
+    "CONTRIBUTING": "experiments/*/README",
     "docs/decisions/README": "*",
     "docs/theory/README": "*",
     "docs/study-format": "study/*",
@@ -19,7 +19,7 @@ NOTEBOOK = re.compile(r"\]\((\.\./)*notebooks/(\w+)\.py\)")
 def _read(app: Any, name: str, source: list[str]) -> None:
     source[0] = NOTEBOOK.sub(_up_to(name) + r"gallery/\2.rst)", source[0])
     if name in ENTRIES:
-        shown = "" if name == "docs/experiments" else ":hidden:\n"
+        shown = "" if name == "CONTRIBUTING" else ":hidden:\n"
         source[0] += f"\n```{{toctree}}\n:glob:\n:titlesonly:\n{shown}\n{ENTRIES[name]}\n```\n"
 
 
@@ -32,7 +32,7 @@ def _up_to(name: str) -> str:
 def _include(_app: Any, path: Path, _parent: str, source: list[str]) -> None:
     if path.name == "README.md":
         text = NOTEBOOK.sub(r"](gallery/\2.rst)", source[0]).replace("](docs/", "](")
-        source[0] = text.replace("](experiments/", "](../experiments/").replace("](CHANGELOG", "](../CHANGELOG")
+        source[0] = re.sub(r"\]\((experiments/|CHANGELOG|CONTRIBUTING)", r"](../\1", text)
 
 
 def setup(app: Any) -> dict[str, bool]:
