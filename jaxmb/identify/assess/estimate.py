@@ -432,8 +432,8 @@ class Diagnosis(NamedTuple):
     """Fields of `Metrics` by name."""
 
 
-LEAST_GROUPS = 3
-"""Smallest number of groups of a jackknife."""
+LEAST_GROUPS = 2
+"""Smallest number of groups of a jackknife: of two tests one may be as described and the other not."""
 
 
 def jackknife_std(estimate: Estimate) -> Float[np.ndarray, "d"]:

@@ -77,7 +77,7 @@ def inverse_std(variances: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
 
 
 def rotated_rows(matrix: Float[np.ndarray, "m c"]) -> Float[np.ndarray, "r c"]:
-    """The rows of a matrix rotated into as many as it has columns that are not zero: inner products of columns remain."""
+    """A matrix rotated into as many rows as it has columns that are not zero: inner products of columns remain."""
     used = np.flatnonzero(matrix.any(axis=0))
     factor = triangular_factor([matrix[:, used]])
     found = np.zeros((len(factor), matrix.shape[1]))

@@ -96,9 +96,16 @@ def test_an_elastic_foundation_of_deflections_is_ranked_first(tmp_path, height, 
     assert first.stiffness == pytest.approx(stiffness, rel=0.3)
 
 
-def on_foundation(folder, stiffness, *turns):
-    """Result of deflections on foundations that turn about axes of the ground, at a height, by the moment there, and
-    move the tool with them."""
+def test_standard_deviations_contain_the_difference_of_two_tests(tmp_path):
+    """The base of the second one is loose: q2 is off by 3.3 standard deviations of the scatter between load cases."""
+    result = on_foundation(tmp_path, 2e7, (0.0, [0.0, 1.0, 0.0]), tests=(2,))
+    q2 = result.parameters["stiffness.q2"]
+    assert 0.2 < 1.0 - q2.value / parameters(MODEL)["stiffness.q2"] < 1.5 * q2.std / parameters(MODEL)["stiffness.q2"]
+
+
+def on_foundation(folder, stiffness, *turns, tests=(1, 2)):
+    """Result of deflections in two tests, of which some are on foundations that turn about axes of the ground, at a
+    height, by the moment there, and move the tool with them."""
 
     def moved(case):
         more = np.zeros(6)
@@ -109,7 +116,10 @@ def on_foundation(folder, stiffness, *turns):
             more += np.concatenate([np.cross(turn, position), turn])
         return dataclasses.replace(case, displacement=case.displacement + more)
 
-    sets = [[moved(c) for c in loaded(seed=seed, noise=1.0, size=(1e4, 2e3))] for seed in (1, 2)]
+    sets = [
+        [moved(case) if seed in tests else case for case in loaded(seed=seed, noise=1.0, size=(1e4, 2e3))]
+        for seed in (1, 2)
+    ]
     return identify(study_of(folder, *sets, free={name: {"lower": 1e4, "upper": 1e9} for name in JOINTS}))
 
 
