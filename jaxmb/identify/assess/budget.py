@@ -379,8 +379,8 @@ def with_excess(
     used = np.count_nonzero(variances[: len(found.columns)])
     data = data._replace(degrees=data.degrees + used - len(few))
     if found.draws is not None:  # residuals of the refits are their curvature less their linear effect
-        gram = data.gram[:count]
-        data = data._replace(drawn=np.sqrt(DRAWS) * gram[:, count:] - gram[:, :count] @ found.draws.T)
+        linear, curvature = np.split(data.effects, [count], axis=1)
+        data = data._replace(drawn=np.sqrt(DRAWS) * curvature - linear @ found.draws.T)
     judged = excess(data, members, _noise_factor(data, list(members.values())))
     found = found._replace(excess=judged)
     more = found.factors**2 - 1.0
@@ -403,9 +403,8 @@ def _noise_factor(data: Statistics, groups: Sequence[np.ndarray]) -> float:
     """Factor on the variances of the noise where neither noise nor any size of the errors explains a residual."""
     if not data.degrees:
         return 1.0
-    factors = likely_factors(data, groups, np.ones(data.score.size))
-    inner = factors * marginal(data, factors).score
-    rest = (data.square - float(data.score @ (factors * inner))) / data.degrees
+    factors = likely_factors(data, groups, np.ones(data.effects.shape[1]))
+    rest = float(marginal(data, factors).square) / data.degrees
     return max(rest, 1.0) if rest > float(chdtri(data.degrees, FALSE_ALARM)) / data.degrees else 1.0
 
 

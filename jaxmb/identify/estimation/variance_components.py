@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.linalg import solve_triangular
 from scipy.special import chdtrc
 
-from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd
+from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd, triangular_factor
 
 ERROR_RATE = 0.01
 """Probability that an error is reported although all are drawn from their stated distributions."""
@@ -38,19 +39,16 @@ DOMINANT = 0.7
 
 
 class Statistics(NamedTuple):
-    """Residual and effects of errors, whitened by the noise and without the directions of the free parameters."""
+    """Residual and effects of errors, whitened by the noise, without the directions of the free parameters, and rotated
+    into few rows."""
 
-    square: float
-    """r^T P W^-1 P r."""
-    score: Float[np.ndarray, "e *n"]
-    """C^T r."""
-    gram: Float[np.ndarray, "e e"]
-    """C^T C."""
+    residual: Float[np.ndarray, "r *n"]
+    effects: Float[np.ndarray, "r e"]
     degrees: float
     """Rows less directions of the free parameters."""
-    drawn: Float[np.ndarray, "k n"] | None = None
-    """C^T r of the first k errors for noise-free data with drawn errors, where their effect is not linear; None where
-    it is."""
+    drawn: Float[np.ndarray, "r n"] | None = None
+    """Residuals of noise-free data with drawn errors, where their effect is not linear, so that the last n errors are
+    its curvature; None where it is linear."""
 
 
 def sufficient_statistics(
@@ -73,13 +71,15 @@ def sufficient_statistics(
     whole = np.column_stack([effects[used], residual[used]]) * scale
     both = svd.beside(whole)
     both[:, np.linalg.norm(both, axis=0) <= ROUNDING * np.linalg.norm(whole, axis=0)] = 0.0
-    gram = both.T @ both
-    return Statistics(float(gram[-1, -1]), gram[:-1, -1], gram[:-1, :-1], float(used.sum() - svd.rank))
+    few = triangular_factor([both])
+    return Statistics(few[:, -1], few[:, :-1], float(used.sum() - svd.rank))
 
 
 class Marginal(NamedTuple):
     """Score and information of the errors under a covariance with given factors."""
 
+    square: Float[np.ndarray, "*n"]
+    """r^T V^-1 r."""
     score: Float[np.ndarray, "e *n"]
     """C^T V^-1 r, of covariance `information` under V."""
     information: Float[np.ndarray, "e e"]
@@ -87,18 +87,17 @@ class Marginal(NamedTuple):
 
 
 def marginal(data: Statistics, factors: Float[np.ndarray, "e"], noise: float = 1.0) -> Marginal:
-    """C^T V^-1 r and C^T V^-1 C for V = noise I + C S^2 C^T.
+    """r^T V^-1 r, C^T V^-1 r and C^T V^-1 C for V = noise I + C S^2 C^T, from its triangular factor: with large factors
+    differences of inner products would be rounding.
 
     Args:
         data: of the residual.
         factors: S of each error.
         noise: factor on the variances of the noise.
     """
-    scaled = data.gram * factors[:, None] * factors / noise
-    inner = factors[:, None] * np.linalg.solve(np.eye(factors.size) + scaled, factors[:, None] * data.gram) / noise
-    left = np.eye(factors.size) - inner.T
-    information = left @ data.gram / noise
-    return Marginal(left @ data.score / noise, 0.5 * (information + information.T))
+    root = np.linalg.qr(np.concatenate([np.sqrt(noise) * np.eye(len(data.effects)), (data.effects * factors).T]), "r")
+    effects, residual = (solve_triangular(root, part, trans=1) for part in (data.effects, data.residual))
+    return Marginal(np.sum(residual**2, axis=0), effects.T @ residual, effects.T @ effects)
 
 
 class ScoreTest(NamedTuple):
@@ -199,7 +198,7 @@ def excess(data: Statistics, kinds: Mapping[str, Int[np.ndarray, "k"]], noise: f
         kinds: indices of the errors of each kind; errors of no kind keep their standard deviation.
         noise: factor on the variances of the noise.
     """
-    factors, exceeded = np.ones(data.score.size), list[Exceeded]()
+    factors, exceeded = np.ones(data.effects.shape[1]), list[Exceeded]()
     singles = [np.array([k]) for members in kinds.values() if len(members) > 1 for k in members]
     tried = [np.asarray(members) for members in kinds.values()] + singles
     observable, released = dict[str, float](), list[np.ndarray]()
@@ -229,8 +228,9 @@ def _beyond_draws(data: Statistics, members: np.ndarray, factors: np.ndarray, no
     linear it has no known distribution."""
     if data.drawn is None:
         return True
-    own = slice(0, len(data.drawn))
-    linear = Statistics(0.0, np.column_stack([data.score[own], data.drawn]), data.gram[own, own], 0.0)
+    own = slice(0, factors.size - data.drawn.shape[1])
+    residuals = np.column_stack([data.residual, data.drawn])
+    linear = data._replace(residual=residuals, effects=data.effects[:, own])
     squares = np.sum((factors[members, None] * marginal(linear, factors[own], noise).score[members]) ** 2, axis=0)
     return bool(squares[0] > squares[1:].max())
 

@@ -44,6 +44,21 @@ def test_score_and_information_are_those_of_the_dense_covariance():
     np.testing.assert_allclose(found.score, PROJECTED.T @ inverse @ BASIS.T @ (residual * WHITE[:, 0]), atol=1e-12)
 
 
+def test_large_factors_do_not_amplify_rounding():
+    """Of errors with nearly equal effects: r^T V^-1 r is the least sum of squares of a fit with the errors, these over
+    their deviations."""
+    rng = np.random.default_rng(3)
+    some, factors = rng.normal(size=(ROWS, 3)), np.full(5, 1e4)
+    effects = 100.0 * np.column_stack([some, some[:, :2] + 1e-5 * rng.normal(size=(ROWS, 2))])
+    residual = rng.normal(size=ROWS) + effects @ (factors * rng.normal(size=5))
+    found = marginal(sufficient_statistics(residual, JACOBIAN, VARIANCES, effects), factors)
+    above = np.concatenate([JACOBIAN * WHITE, np.zeros((5, FREE))])
+    joint = np.column_stack([above, np.concatenate([effects * WHITE * factors, np.eye(5)])])
+    right = np.append(residual * WHITE[:, 0], np.zeros(5))
+    least = right - joint @ np.linalg.lstsq(joint, right)[0]
+    assert found.square == pytest.approx(least @ least, rel=1e-6)
+
+
 @pytest.mark.parametrize("degrees", [0.0, 2.0])
 def test_factors_maximize_the_restricted_likelihood(degrees):
     """Times the density of a stated variance of so many degrees of freedom about the true one."""
