@@ -23,21 +23,19 @@ from jaxmb.measurement.files.uff_function import (
     motion_unit,
     node_and_direction,
     own_record,
-    pieces,
     read_function,
     read_units,
+    values_of,
 )
 from jaxmb.measurement.frf_set import SI_UNITS, UNKNOWN, FrfSet, same_unit
+from jaxmb.response.frf_kind import FrfKind
 
-MOST_BYTES = 20_000_000
 FIELDS = 7
-
-
 Positions = dict[str, tuple[float, float, float]]
 """Positions by node."""
 
 
-def read_positions(file: BinaryIO, dataset: Dataset, positions: Positions) -> bool:
+def read_positions(dataset: Dataset, positions: Positions) -> bool:
     """Add the nodes of a dataset 15 or 2411, in the file's unit of length.
 
     Returns:
@@ -47,12 +45,8 @@ def read_positions(file: BinaryIO, dataset: Dataset, positions: Positions) -> bo
         ValueError: a record is invalid, or a node occurs twice.
     """
     location = dataset.location
-    size = dataset.end - dataset.start
-    if size > MOST_BYTES:
-        raise ValueError(f"{location}: has {size} bytes, expected at most {MOST_BYTES}")
-    file.seek(dataset.start)
     numbers: list[float] = []
-    for number, line in enumerate(file.read(size).splitlines(), start=dataset.line + 1):
+    for number, line in enumerate(dataset.data.splitlines(), start=dataset.line + 1):
         for word in line.decode("ascii", "replace").split():
             try:
                 numbers.append(float(fortran(word)))
@@ -93,47 +87,35 @@ def read_uff(path: Path) -> tuple[FrfSet, tuple[str, ...]]:
             that do not form one set; the message names the function and the line.
         OSError: the file cannot be opened.
     """
-    with path.open("rb") as file:
-        return _read(file, path)
-
-
-def _read(file: BinaryIO, path: Path) -> tuple[FrfSet, tuple[str, ...]]:
     functions: list[Function] = []
     others: Counter[str] = Counter()
     positions, local, has_systems, system = Positions(), False, False, None
-    for dataset in datasets(file, _data_bytes):
-        position = file.tell()
-        if dataset.number == 58:
-            functions.append(read_function(dataset))
-        elif dataset.number in (15, 2411):
-            local |= read_positions(file, dataset, positions)
-        elif dataset.number == 164:
-            system = _units(file, dataset, system)
-        elif dataset.number not in SILENT:
-            others[f"dataset {dataset.number}"] += 1
-            has_systems |= dataset.number in (18, 2420)  # coordinate systems
-        file.seek(position)
+    with path.open("rb") as file:
+        for dataset in datasets(file, binary_size):
+            if dataset.number == 58:
+                functions.append(read_function(dataset))
+            elif dataset.number in (15, 2411):
+                local |= read_positions(dataset, positions)
+            elif dataset.number == 164:
+                units = read_units(dataset.data.decode("ascii", "replace"), dataset.location)
+                if system not in (None, units):
+                    raise ValueError(
+                        f"{dataset.location}: units differ from those specified before, expected one system of units in"
+                        " a file"
+                    )
+                system = units
+            elif dataset.number not in SILENT:
+                others[f"dataset {dataset.number}"] += 1
+                has_systems |= dataset.number in (18, 2420)  # coordinate systems
     responses = [f for f in functions if f.type == FRF]
     if not responses:
         found = Counter(f.name for f in functions) + others
         raise ValueError(f"holds no frequency response function (dataset 58, type 4); found {_counted(found)}")
     kind, unit = kind_and_unit(responses[0], system)
-    for function in responses[1:]:
-        also, its_unit = kind_and_unit(function, system)
-        if also != kind or not same_unit(its_unit, unit, kind):
-            raise ValueError(
-                f"{function.location}: {also} in {its_unit}, but {responses[0].location}: {kind} in {unit}"
-            )
-        if unit == UNKNOWN and motion_unit(function) != motion_unit(responses[0]):
-            raise ValueError(
-                f"{function.location}: ordinate has unit '{function.numerator[1].strip()}',"
-                f" but {responses[0].location}: '{responses[0].numerator[1].strip()}'"
-            )
-        if function.own != responses[0].own:
-            raise ValueError(f"{function.location}: posture or averages differ from those of {responses[0].location}")
+    _check_consistent(responses, kind, unit, system)
     record = own_record(responses[0])
     coherences = _coherences(functions, responses, others)
-    frequency_hz, frf, coherence = _values(file, responses, coherences)
+    frequency_hz, frf, coherence = _values(responses, coherences)
     others.update(f.name for f in functions if f.type not in (FRF, COHERENCE, MULTIPLE_COHERENCE))
     if local and has_systems:
         others["positions in local coordinate systems"] += 1
@@ -158,21 +140,20 @@ def _read(file: BinaryIO, path: Path) -> tuple[FrfSet, tuple[str, ...]]:
     return frf_set, remarks
 
 
-def _data_bytes(dataset: Dataset) -> int:
-    return binary_size(read_function(dataset))
-
-
-def _units(file: BinaryIO, dataset: Dataset, before: Units | None) -> Units:
-    location = dataset.location
-    if dataset.end - dataset.start > 1000:
-        raise ValueError(f"{location}: has {dataset.end - dataset.start} bytes, expected two records")
-    file.seek(dataset.start)
-    units = read_units(file.read(dataset.end - dataset.start).decode("ascii", "replace"), location)
-    if before is not None and units != before:
-        raise ValueError(
-            f"{location}: units differ from those specified before, expected one system of units in a file"
-        )
-    return units
+def _check_consistent(responses: Sequence[Function], kind: FrfKind, unit: str, system: Units | None) -> None:
+    """Raise ValueError where a response has another kind, unit or record of jaxmb than the first."""
+    first, *others = responses
+    for function in others:
+        also, its_unit = kind_and_unit(function, system)
+        if also != kind or not same_unit(its_unit, unit, kind):
+            raise ValueError(f"{function.location}: {also} in {its_unit}, but {first.location}: {kind} in {unit}")
+        if unit == UNKNOWN and motion_unit(function) != motion_unit(first):
+            raise ValueError(
+                f"{function.location}: ordinate has unit '{function.numerator[1].strip()}',"
+                f" but {first.location}: '{first.numerator[1].strip()}'"
+            )
+        if function.own != first.own:
+            raise ValueError(f"{function.location}: posture or averages differ from those of {first.location}")
 
 
 def _coherences(functions: Sequence[Function], responses: Sequence[Function], others: Counter[str]) -> list[Function]:
@@ -191,7 +172,7 @@ def _coherences(functions: Sequence[Function], responses: Sequence[Function], ot
 
 
 def _values(
-    file: BinaryIO, responses: Sequence[Function], coherences: Sequence[Function]
+    responses: Sequence[Function], coherences: Sequence[Function]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """Frequency axis, responses and coherence."""
     outputs = {name: i for i, name in enumerate(dict.fromkeys(f.response for f in responses))}
@@ -199,7 +180,7 @@ def _values(
     first = responses[0]
     shape = (first.points, len(outputs), len(inputs))
     size = int(np.prod([float(n) for n in shape]))
-    if size > LARGEST_ARRAY or first.points > first.dataset.end - first.dataset.start:
+    if size > LARGEST_ARRAY or first.points > len(first.dataset.data):
         raise ValueError(
             f"{first.location}: {shape[0]} points of {shape[1]} outputs and {shape[2]} inputs, expected at most"
             f" {LARGEST_ARRAY} values and no more than there are"
@@ -219,14 +200,14 @@ def _values(
     frf = np.full(shape, complex(np.nan, np.nan))
     for function in responses:
         target = frf[:, outputs[function.response], inputs[function.reference]]
-        _fill(file, function, target, frequency_hz, first)
+        _fill(function, target, frequency_hz, first)
     coherence = None
     if coherences:
         by_output = coherences[0].type == MULTIPLE_COHERENCE
         coherence = np.full(shape[:2] if by_output else shape, np.nan)
         for function in coherences:
             index = (outputs[function.response], *([] if by_output else [inputs[function.reference]]))
-            _fill(file, function, coherence[:, *index], frequency_hz, first)
+            _fill(function, coherence[:, *index], frequency_hz, first)
         coherence[(coherence > 1.0) & (coherence <= 1.0 + ROUNDING)] = 1.0
         coherence.setflags(write=False)
     for array in (frequency_hz, frf):
@@ -234,7 +215,7 @@ def _values(
     return frequency_hz, frf, coherence
 
 
-def _fill(file: BinaryIO, function: Function, target: np.ndarray, frequency_hz: np.ndarray, first: Function) -> None:
+def _fill(function: Function, target: np.ndarray, frequency_hz: np.ndarray, first: Function) -> None:
     """Store the values of a function and check its frequency axis, which the first function defines."""
     kind, label = function.abscissa
     if kind not in (0, 1, 18) or label.strip("[] ").lower() not in ("", "hz", "cps", "1/s"):
@@ -242,29 +223,26 @@ def _fill(file: BinaryIO, function: Function, target: np.ndarray, frequency_hz: 
             f"{function.location}, record 8, line {function.dataset.line + 8}: abscissa has data type {kind}"
             f" and unit '{label}', expected frequency (18) in Hz"
         )
-    for start, x, values in pieces(file, function):
-        stop = start + len(values)
-        if not np.iscomplexobj(target) and VALUES[function.data_type] == 2:
-            if np.any(np.imag(values) != 0.0):
-                raise ValueError(f"{function.location}: {function.name} has imaginary parts, expected real numbers")
-            values = np.real(values)
-        if not np.iscomplexobj(target) and np.any((values < 0.0) | (values > 1.0 + ROUNDING)):
+    axis, values = values_of(function)
+    if not np.iscomplexobj(target):
+        if np.any(np.imag(values) != 0.0):
+            raise ValueError(f"{function.location}: {function.name} has imaginary parts, expected real numbers")
+        values = np.real(values)
+        if np.any((values < 0.0) | (values > 1.0 + ROUNDING)):
             raise ValueError(f"{function.location}: {function.name} holds values outside 0 to 1")
-        target[start:stop] = values
-        axis = function.minimum + np.arange(start, stop) * function.increment if x is None else x
-        if not np.isfinite(axis).all():
-            raise ValueError(f"{function.location}: the frequency of a point is not finite")
-        if function is first:
-            frequency_hz[start:stop] = axis
-            falling = np.flatnonzero(np.diff(frequency_hz[max(start - 1, 0) : stop]) <= 0.0)
-            if falling.size or frequency_hz[0] < 0.0:
-                raise ValueError(f"{function.location}: the frequencies of its points do not increase from 0 or more")
-        elif not np.allclose(axis, frequency_hz[start:stop], rtol=SAME_FREQUENCY, atol=0.0):
-            i = int(np.argmax(~np.isclose(axis, frequency_hz[start:stop], rtol=SAME_FREQUENCY, atol=0.0)))
-            raise ValueError(
-                f"{function.location}: point {start + i + 1} is at {axis[i]:.6g} Hz,"
-                f" but that of {first.location} at {frequency_hz[start + i]:.6g} Hz"
-            )
+    target[:] = values
+    if not np.isfinite(axis).all():
+        raise ValueError(f"{function.location}: the frequency of a point is not finite")
+    if function is first:
+        frequency_hz[:] = axis
+        if np.any(np.diff(axis) <= 0.0) or axis[0] < 0.0:
+            raise ValueError(f"{function.location}: the frequencies of its points do not increase from 0 or more")
+    elif not np.allclose(axis, frequency_hz, rtol=SAME_FREQUENCY, atol=0.0):
+        i = int(np.argmax(~np.isclose(axis, frequency_hz, rtol=SAME_FREQUENCY, atol=0.0)))
+        raise ValueError(
+            f"{function.location}: point {i + 1} is at {axis[i]:.6g} Hz,"
+            f" but that of {first.location} at {frequency_hz[i]:.6g} Hz"
+        )
 
 
 def _counted(found: Counter[str]) -> str:
@@ -281,28 +259,27 @@ def read_time_histories(path: Path) -> tuple[np.ndarray, float, tuple[str, ...]]
         OSError: the file cannot be opened.
     """
     with path.open("rb") as file:
-        functions = [read_function(dataset) for dataset in datasets(file, _data_bytes) if dataset.number == 58]
-        found = [function for function in functions if function.type == TIME_RESPONSE]
-        if not found:
-            counts = Counter(function.name for function in functions)
-            raise ValueError(f"holds no time response (dataset 58, type 1); found {_counted(counts)}")
-        first = found[0]
-        if first.points * len(found) > LARGEST_ARRAY:
-            raise ValueError(f"{first.location}: {len(found)} functions of {first.points} samples, expected fewer")
-        values = np.empty((first.points, len(found)))
-        for column, function in enumerate(found):
-            if not (function.even and function.increment > 0.0) or VALUES[function.data_type] == 2:
-                raise ValueError(f"{function.location}: expected real samples at equal steps of time above 0")
-            steps = np.isclose(function.increment, first.increment, rtol=1e-6)
-            starts = np.isclose(function.minimum, first.minimum, rtol=SAME_FREQUENCY, atol=0.01 * first.increment)
-            if not (function.points == first.points and steps and starts):
-                raise ValueError(
-                    f"{function.location}: {function.points} samples at steps of {function.increment:g} s from"
-                    f" {function.minimum:g} s, but {first.location}: {first.points} at {first.increment:g} s from"
-                    f" {first.minimum:g} s"
-                )
-            for start, _, part in pieces(file, function):
-                values[start : start + len(part), column] = part
+        functions = [read_function(dataset) for dataset in datasets(file, binary_size) if dataset.number == 58]
+    found = [function for function in functions if function.type == TIME_RESPONSE]
+    if not found:
+        counts = Counter(function.name for function in functions)
+        raise ValueError(f"holds no time response (dataset 58, type 1); found {_counted(counts)}")
+    first = found[0]
+    if first.points * len(found) > LARGEST_ARRAY:
+        raise ValueError(f"{first.location}: {len(found)} functions of {first.points} samples, expected fewer")
+    values = np.empty((first.points, len(found)))
+    for column, function in enumerate(found):
+        if not (function.even and function.increment > 0.0) or VALUES[function.data_type] == 2:
+            raise ValueError(f"{function.location}: expected real samples at equal steps of time above 0")
+        steps = np.isclose(function.increment, first.increment, rtol=1e-6)
+        starts = np.isclose(function.minimum, first.minimum, rtol=SAME_FREQUENCY, atol=0.01 * first.increment)
+        if not (function.points == first.points and steps and starts):
+            raise ValueError(
+                f"{function.location}: {function.points} samples at steps of {function.increment:g} s from"
+                f" {function.minimum:g} s, but {first.location}: {first.points} at {first.increment:g} s from"
+                f" {first.minimum:g} s"
+            )
+        values[:, column] = values_of(function)[1]
     return values, 1.0 / first.increment, tuple(map(motion_unit, found))
 
 

@@ -1,4 +1,4 @@
-"""Datasets of a universal file with their positions, found line by line without loading the file.
+"""Datasets of a universal file, read line by line.
 
 A universal file is a sequence of datasets, each between two lines with -1 in columns 1 to 6; the line after the first
 mark holds the dataset's number. Only a binary dataset 58b holds data that are no lines; its header gives their size.
@@ -7,18 +7,18 @@ Source: SDRC I-DEAS universal file formats (University of Cincinnati, SDRL), dat
 """
 
 import dataclasses
+import os
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 MARK = b"    -1"
 LONGEST_LINE = 10_000
 HEADER_LINES = 11
-PIECE = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-    """One dataset and the position of its contents in the file."""
+    """One dataset of a file."""
 
     number: int
     binary: bool
@@ -30,9 +30,8 @@ class Dataset:
     """1 for the first dataset 58 of the file; 0 for a dataset of another kind."""
     header: tuple[str, ...]
     """The records before the values of a dataset 58; empty for others."""
-    start: int
-    """Offset of the first byte after the header (after the line of the number where there is none), and of the end."""
-    end: int
+    data: bytes
+    """Contents after the header, or after the line of the number where there is none."""
 
     @property
     def location(self) -> str:
@@ -90,14 +89,6 @@ class _Lines:
             raise ValueError(f"line {self.number} has more than {LONGEST_LINE} characters, expected about 80")
         return line
 
-    def skip(self, size: int) -> int:
-        """Skip binary data, counting the line ends in it; returns the number of bytes present."""
-        remaining = size
-        while remaining and (piece := self.file.read(min(remaining, PIECE))):
-            remaining -= len(piece)
-            self.number += piece.count(b"\n")
-        return size - remaining
-
 
 def _dataset(reader: _Lines, first: str, data_bytes: Callable[[Dataset], int]) -> Dataset:
     digits = first[:6].strip()
@@ -108,7 +99,7 @@ def _dataset(reader: _Lines, first: str, data_bytes: Callable[[Dataset], int]) -
     is_function = int(digits) == 58
     reader.functions += is_function
     function = reader.functions if is_function else 0
-    dataset = Dataset(int(digits), first[6:7].lower() == "b", first, reader.number, function, (), 0, 0)
+    dataset = Dataset(int(digits), first[6:7].lower() == "b", first, reader.number, function, (), b"")
     header: list[str] = []
     for record in range(1, HEADER_LINES + 1) if is_function else ():
         found = reader.next()
@@ -116,26 +107,30 @@ def _dataset(reader: _Lines, first: str, data_bytes: Callable[[Dataset], int]) -
             how = "the dataset ends" if found is not None and found.rstrip() == MARK else "the file ends"
             raise ValueError(f"{dataset.location}: {how} before the end of record {record} of {HEADER_LINES}")
         header.append(text(found))
-    end = reader.file.tell()
-    dataset = dataclasses.replace(dataset, header=tuple(header), start=end)
+    dataset = dataclasses.replace(dataset, header=tuple(header))
     if dataset.binary:
         if not is_function:
             raise ValueError(f"line {dataset.line}: dataset {digits} is binary, expected that of 58 only")
-        return dataclasses.replace(dataset, end=end + _over_binary(reader, dataset, data_bytes(dataset)))
+        return dataclasses.replace(dataset, data=_binary_data(reader, dataset, data_bytes(dataset)))
+    data = bytearray()
     while (found := reader.next()) is not None:
         if found.rstrip() == MARK:
-            return dataclasses.replace(dataset, end=end)
-        end += len(found)
+            return dataclasses.replace(dataset, data=bytes(data))
+        data += found
     raise ValueError(
         f"{dataset.location}: the file ends at line {reader.number} before its end mark -1: it is truncated"
     )
 
 
-def _over_binary(reader: _Lines, dataset: Dataset, size: int) -> int:
-    """Size of the binary data, verified by the mark after them."""
-    found = reader.skip(size)
-    if found < size:
-        raise ValueError(f"{dataset.location}: {found} bytes of data follow, expected {size}: the file is truncated")
+def _binary_data(reader: _Lines, dataset: Dataset, size: int) -> bytes:
+    """Binary data, verified by the mark after them."""
+    following = os.fstat(reader.file.fileno()).st_size - reader.file.tell()
+    if following < size:
+        raise ValueError(
+            f"{dataset.location}: {following} bytes of data follow, expected {size}: the file is truncated"
+        )
+    data = reader.file.read(size)
+    reader.number += data.count(b"\n")
     closing = reader.next()
     if closing is not None and not closing.strip():  # some programs end the data with a line end
         closing = reader.next()
@@ -144,7 +139,7 @@ def _over_binary(reader: _Lines, dataset: Dataset, size: int) -> int:
             f"{dataset.location}: found '{_shown(closing or b'')}' after {size} bytes of data, expected the mark -1:"
             f" the number of points or the precision contradicts record 7"
         )
-    return size
+    return data
 
 
 def _shown(line: bytes) -> str:

@@ -2,13 +2,13 @@
 
 import contextlib
 import dataclasses
+import io
 import itertools
 import json
 import math
 import re
 from array import array
-from collections.abc import Iterator, Mapping
-from typing import BinaryIO
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -337,23 +337,19 @@ def _spelt(label: str, rotates: bool) -> str:
     return re.sub(r"\brad\b", "m", label) if rotates else label
 
 
-PIECE = 500_000
-"""Numbers held at once while the values of a function are read."""
 BYTE_ORDERS = {1: "<", 2: ">"}
 """NumPy byte order by the field of dataset 58b: little endian (DEC, Intel), big endian (IBM, HP, Sun)."""
 IEEE_754 = 2
 
-Piece = tuple[int, np.ndarray | None, np.ndarray]
-"""Number of the first point, abscissa (None where even) and values."""
 
-
-def binary_size(function: Function) -> int:
+def binary_size(dataset: Dataset) -> int:
     """Number of bytes of data of a dataset 58b with this header.
 
     Raises:
         ValueError: the first line specifies another number, or a format other than IEEE.
     """
-    header = function.dataset.first[7:].ljust(73)
+    function = read_function(dataset)
+    header = dataset.first[7:].ljust(73)
     names = ("byte order", "floating point format", "number of header lines", "number of data bytes")
     ends = (0, 6, 12, 24, 36)
     found = [header[a:b].strip() for a, b in itertools.pairwise(ends)]
@@ -376,85 +372,51 @@ def binary_size(function: Function) -> int:
     return size
 
 
-def pieces(file: BinaryIO, function: Function) -> Iterator[Piece]:
-    """The values of a function, in pieces.
+def values_of(function: Function) -> tuple[np.ndarray, np.ndarray]:
+    """Abscissa and values of a function.
 
     Raises:
         ValueError: a value is no number, or their count differs from the header; the message names the line.
     """
-    return _binary_pieces(file, function) if function.dataset.binary else _text_pieces(file, function)
-
-
-def _binary_pieces(file: BinaryIO, function: Function) -> Iterator[Piece]:
-    per_point, width = _numbers_per_point(function), _width(function)
-    order = BYTE_ORDERS[int(function.dataset.first[7:13])]
-    file.seek(function.dataset.start)
-    at_once = PIECE // per_point
-    for start in range(0, function.points, at_once):
-        size = min(at_once, function.points - start) * per_point * width
-        data = file.read(size)
-        if len(data) != size:
-            raise ValueError(f"{function.location}: the file changed while it was read")
-        yield _piece(function, start, np.frombuffer(data, dtype=f"{order}f{width}").astype(float))
-
-
-def _text_pieces(file: BinaryIO, function: Function) -> Iterator[Piece]:
-    columns, counts = _columns(function)
-    done, remaining, numbers = 0, function.dataset.end - function.dataset.start, array("d")
-    file.seek(function.dataset.start)
-    for number, line in enumerate(file, start=function.dataset.line + 1 + len(function.dataset.header)):
-        if remaining <= 0:
-            break
-        remaining -= len(line)
-        numbers.extend(_line_numbers(function, line.rstrip(), number, columns, counts))
-        if len(numbers) < PIECE and remaining > 0:
-            continue
-        points, incomplete = divmod(len(numbers), _numbers_per_point(function))
-        if done + points > function.points:
-            raise ValueError(_miscount(function, "more follow"))
-        if incomplete:
-            raise ValueError(f"{function.location}: a value is incomplete before line {number + 1}")
-        yield _piece(function, done, np.array(numbers))
-        done, numbers = done + points, array("d")
-    if done != function.points:
-        raise ValueError(_miscount(function, f"{done} follow"))
-
-
-def _line_numbers(
-    function: Function, line: bytes, number: int, columns: list[slice], counts: dict[int, int]
-) -> list[float]:
-    """Numbers in a line of values."""
-    if len(line) not in counts:
-        raise ValueError(
-            f"{function.location}, line {number}: the values end in column {len(line)},"
-            f" expected one of {', '.join(map(str, list(counts)[1:]))} for ordinate data type {function.data_type}"
-        )
-    text = line.decode("ascii", "replace")
-    numbers = []
-    for column in columns[: counts[len(line)]]:
-        try:
-            numbers.append(float(fortran(text[column])))
-        except ValueError:
-            raise ValueError(
-                f"{function.location}, line {number}: found '{text[column].strip()}' in columns {column.start + 1} to"
-                f" {column.stop}, expected a number"
-            ) from None
-    return numbers
-
-
-def _miscount(function: Function, found: str) -> str:
-    where = f"{function.location}, record 7, line {function.dataset.line + 7}"
-    return f"{where}: specifies {function.points} points, but {found}"
-
-
-def _piece(function: Function, start: int, numbers: np.ndarray) -> Piece:
+    if function.dataset.binary:
+        order = BYTE_ORDERS[int(function.dataset.first[7:13])]
+        numbers = np.frombuffer(function.dataset.data, f"{order}f{_width(function)}").astype(float)
+    else:
+        numbers = _text_numbers(function)
     parts = numbers.reshape(-1, _numbers_per_point(function))
-    abscissa = None if function.even else parts[:, 0]
+    abscissa = function.minimum + np.arange(len(parts)) * function.increment if function.even else parts[:, 0]
     if VALUES[function.data_type] == 1:
-        return start, abscissa, parts[:, -1]
-    values = np.empty(len(parts), complex)  # real + 1j * imaginary would turn an infinite part into NaN
-    values.real, values.imag = parts[:, -2], parts[:, -1]
-    return start, abscissa, values
+        return abscissa, parts[:, -1]
+    # real + 1j * imaginary would turn an infinite part into NaN
+    return abscissa, np.ascontiguousarray(parts[:, -2:]).view(complex)[:, 0]
+
+
+def _text_numbers(function: Function) -> np.ndarray:
+    columns, counts = _columns(function)
+    numbers = array("d")
+    first = function.dataset.line + 1 + len(function.dataset.header)
+    for number, line in enumerate(io.BytesIO(function.dataset.data), start=first):
+        text = line.rstrip().decode("ascii", "replace")
+        if len(text) not in counts:
+            raise ValueError(
+                f"{function.location}, line {number}: the values end in column {len(text)},"
+                f" expected one of {', '.join(map(str, list(counts)[1:]))} for ordinate data type {function.data_type}"
+            )
+        for column in columns[: counts[len(text)]]:
+            try:
+                numbers.append(float(fortran(text[column])))
+            except ValueError:
+                raise ValueError(
+                    f"{function.location}, line {number}: found '{text[column].strip()}' in columns {column.start + 1}"
+                    f" to {column.stop}, expected a number"
+                ) from None
+    points, incomplete = divmod(len(numbers), _numbers_per_point(function))
+    if incomplete or points != function.points:
+        raise ValueError(
+            f"{function.location}, record 7, line {function.dataset.line + 7}: specifies {function.points} points, but"
+            f" {points} follow{' and a part of one' if incomplete else ''}"
+        )
+    return np.frombuffer(numbers)
 
 
 def _numbers_per_point(function: Function) -> int:

@@ -312,7 +312,7 @@ LIES = [
     ((GOOD, GOOD[:300]), "function 2 .line 19, dataset 58.: the file ends before the end of record 4 of 11"),
     ((MARK.encode() + b"    58\nNONE\n" + MARK.encode(),), "the dataset ends before the end of record 2 of 11"),
     ((good(points=6),), r"function 1 \(line 2, dataset 58\), record 7, line 9: specifies 6 points, but 5 follow"),
-    ((good(points=4),), "record 7, line 9: specifies 4 points, but more follow"),
+    ((good(points=4),), "record 7, line 9: specifies 4 points, but 5 follow"),
     ((good(points=0),), "record 7, line 9: number of points is 0, expected at least 1"),
     ((good(points=-5),), "number of points is -5, expected at least 1"),
     ((good(points=999999999),), "999999999 points of 1 outputs and 1 inputs, expected at most"),
