@@ -433,22 +433,6 @@ def to_si(frf_set: FrfSet) -> FrfSet:
     return dataclasses.replace(frf_set, frf=frf_set.frf * scale, unit=si_unit)
 
 
-def with_unit(frf_set: FrfSet, unit: str) -> FrfSet:
-    """The set with its unit specified by the user, numbers unchanged.
-
-    Args:
-        frf_set: with unit "unknown" or in SI, the default for files that specify none.
-        unit: such as "m/s^2/N" or "g/lbf".
-
-    Raises:
-        ValueError: the unit is not one of the set's kind, or the set specifies another one.
-    """
-    unit_scale(unit, frf_set.kind)
-    if frf_set.unit not in (UNKNOWN, SI_UNITS[frf_set.kind]) and not same_unit(frf_set.unit, unit, frf_set.kind):
-        raise ValueError(f"unit is '{unit}', but '{frf_set.source}' states {frf_set.unit}: expected that or none")
-    return dataclasses.replace(frf_set, unit=unit)
-
-
 def select_channels(
     frf_set: FrfSet,
     outputs: Sequence[str | tuple[str, str]] | None = None,

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from jaxmb.measurement.frf_set import FrfSet, in_band, select_channels, to_si, unit_scale, with_unit
+from jaxmb.measurement.frf_set import FrfSet, in_band, select_channels, to_si, unit_scale
 
 FREQUENCY = np.array([1.0, 2.0, 3.5, 4.0])
 H = np.arange(24).reshape(4, 2, 3) * (0.1 - 0.2j) + 1.0
@@ -132,19 +132,6 @@ def test_units():
             unit_scale(unit, "mobility")
     with pytest.raises(ValueError, match=r"the unit of 'bench\.uff' is not known, expected one such as 'm/s/N'"):
         to_si(frf_set(unit="unknown", source="bench.uff"))
-
-
-def test_a_unit_is_stated_where_the_set_says_none():
-    for stands in ("unknown", ""):
-        stated = with_unit(frf_set(unit=stands), "mm/s/N")
-        np.testing.assert_array_equal(stated.frf, H)
-        assert stated.unit == "mm/s/N"
-    # the same unit in other words is no contradiction
-    assert with_unit(frf_set(unit="mm/s/N"), "mm s-1 N-1").unit == "mm s-1 N-1"
-    with pytest.raises(ValueError, match=r"unit is 'm/s/lbf', but 'rig' states mm/s/N: expected that or none"):
-        with_unit(frf_set(unit="mm/s/N", source="rig"), "m/s/lbf")
-    with pytest.raises(ValueError, match="unit 'g/N' is not one of mobility"):
-        with_unit(frf_set(unit="unknown"), "g/N")
 
 
 def test_a_plus_sign_of_a_degree_of_freedom_may_be_omitted():

@@ -17,7 +17,7 @@ from jaxmb.io.validation import InputError, error_location, validated
 from jaxmb.measurement.files.frf_file import FRF_READERS, read_frf_and_remarks
 from jaxmb.measurement.files.matlab import Shapes, read_variables
 from jaxmb.measurement.files.uff import read_time_histories
-from jaxmb.measurement.frf_set import SI_UNITS, UNKNOWN, FrfLabels, FrfSet, same_unit, to_si, unit_over, with_unit
+from jaxmb.measurement.frf_set import SI_UNITS, UNKNOWN, FrfLabels, FrfSet, same_unit, to_si, unit_over, unit_scale
 from jaxmb.measurement.reciprocity import stack_inputs
 from jaxmb.measurement.records.impacts import HitTest, cut_hits, double_hit, estimate_frf_from_hits, find_hits
 from jaxmb.measurement.records.schema import Channels, DataFile, Hits, Noise, Periodic, PublicData, Record, RecordsFile
@@ -433,7 +433,7 @@ def measured_frf(name_or_path: str | os.PathLike[str], folder: Path | None = Non
 
 
 def in_stated_unit(frf_set: FrfSet, unit: str, file: str) -> FrfSet:
-    """A set from `measured_frf` in the unit that the user states.
+    """A set from `measured_frf` with the unit that the user states, numbers unchanged.
 
     Args:
         frf_set: of the file.
@@ -443,12 +443,10 @@ def in_stated_unit(frf_set: FrfSet, unit: str, file: str) -> FrfSet:
     Raises:
         ValueError: the unit is not one of the set's kind, or the file states another one.
     """
-    if (
-        frf_set.unit != UNKNOWN
-        and Path(file).suffix.lower() not in SI_BY_DEFAULT
-        and not same_unit(frf_set.unit, unit, frf_set.kind)
-    ):
+    unit_scale(unit, frf_set.kind)
+    unstated = {UNKNOWN, SI_UNITS[frf_set.kind]} if Path(file).suffix.lower() in SI_BY_DEFAULT else {UNKNOWN}
+    if frf_set.unit not in unstated and not same_unit(frf_set.unit, unit, frf_set.kind):
         raise ValueError(
             f"unit is '{unit}', but '{frf_set.source or file}' states {frf_set.unit}: expected that or none"
         )
-    return with_unit(frf_set, unit)
+    return dataclasses.replace(frf_set, unit=unit)

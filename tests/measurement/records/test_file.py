@@ -11,10 +11,11 @@ import tomli_w
 from scipy import signal
 
 from jaxmb.io.validation import InputError
-from jaxmb.measurement.frf_set import select_channels, to_si
+from jaxmb.measurement.frf_set import FrfSet, select_channels, to_si
 from jaxmb.measurement.records.file import (
     estimate_of_records,
     frf_of_records,
+    in_stated_unit,
     measured_frf,
     measurement_names,
     read_records,
@@ -404,3 +405,20 @@ def test_daisy_arm_and_which_column_is_the_torque():
     # The reaction on the ground is minus the torque on the arm: a positive inertia at low frequency.
     arm = select_channels(frf_set, inputs=["motor rz"]).frf[:5, 0, 0]
     np.testing.assert_allclose(arm, 0.105, atol=0.01)
+
+
+def test_a_unit_is_stated_where_the_set_says_none():
+    def frf_set(unit="", **changes):
+        return FrfSet([1.0], np.full((1, 1, 1), 2.0 - 1.0j), "mobility", unit=unit, **changes)
+
+    for stands in ("unknown", ""):
+        stated = in_stated_unit(frf_set(stands), "mm/s/N", "rig.csv")
+        assert (stated.frf[0, 0, 0], stated.unit) == (2.0 - 1.0j, "mm/s/N")
+    # the same unit in other words is no contradiction
+    assert in_stated_unit(frf_set("mm/s/N"), "mm s-1 N-1", "rig.csv").unit == "mm s-1 N-1"
+    with pytest.raises(ValueError, match=r"unit is 'm/s/lbf', but 'rig' states mm/s/N: expected that or none"):
+        in_stated_unit(frf_set("mm/s/N", source="rig"), "m/s/lbf", "rig.csv")
+    with pytest.raises(ValueError, match=r"unit is 'mm/s/N', but 'rig\.uff' states m/s/N"):
+        in_stated_unit(frf_set(), "mm/s/N", "rig.uff")
+    with pytest.raises(ValueError, match="unit 'g/N' is not one of mobility"):
+        in_stated_unit(frf_set("unknown"), "g/N", "rig.csv")

@@ -27,7 +27,6 @@ from jaxmb.measurement.frf_set import (
     select_channels,
     split_dof,
     to_si,
-    with_unit,
 )
 from jaxmb.measurement.modal.analysis import modal_analysis
 from jaxmb.measurement.modal.model import synthesize
@@ -351,7 +350,9 @@ def _from_file(
         selected = select_channels(named, dof_names(outputs), dof_names(inputs))
     name_of = dict(zip(read.inputs, named.inputs, strict=True))
     hits = tuple(
-        dataclasses.replace(to_si(with_unit(hit, unit)), outputs=named.outputs, inputs=(name_of[hit.inputs[0]],))
+        dataclasses.replace(
+            to_si(dataclasses.replace(hit, unit=unit)), outputs=named.outputs, inputs=(name_of[hit.inputs[0]],)
+        )
         for hit in measured.hits
     )
     return MeasuredFrf(selected, (*remarks, *(_coherence_remarks(selected) if part.coherence else ())), hits=hits)
