@@ -84,13 +84,6 @@ def _registry() -> "pint.UnitRegistry":
     return registry
 
 
-def largest_part(h: np.ndarray) -> float:
-    """Largest finite real or imaginary part, computed in blocks of lines: a set may fill half of the memory."""
-    step = max(1, 1_000_000 // h[0].size)
-    blocks = (h[i : i + step].view(float) for i in range(0, len(h), step))
-    return max(float(np.max(np.abs(block), where=np.isfinite(block), initial=0.0)) for block in blocks)
-
-
 def numbers(name: str, values: object, dtype: type) -> np.ndarray:
     """A copy of the values as an array of real or complex numbers; a read-only array is returned as it is."""
     if (
@@ -289,7 +282,9 @@ class FrfSet:
             is_whole = isinstance(averages, float) and averages.is_integer()  # as of MATLAB
             averages = whole_number("averages", int(averages) if is_whole else averages, 1)
         decay_1_s = finite_number("decay_1_s", self.decay_1_s, least=0.0)
-        if largest_part(h) > LARGEST:
+        parts = h.view(float)
+        finite = np.isfinite(parts)
+        if max(parts.max(where=finite, initial=0.0), -parts.min(where=finite, initial=0.0)) > LARGEST:
             raise ValueError(f"frf holds numbers above {LARGEST:g}, expected a response in SI units")
         for name, value in (
             ("frequency_hz", frequency_hz),

@@ -1,7 +1,6 @@
 """Time records described by a TOML file, built-in or the user's; frequency responses estimated from them or read."""
 
 import dataclasses
-import errno
 import itertools
 import os
 import re
@@ -17,7 +16,17 @@ from jaxmb.io.validation import InputError, error_location, validated
 from jaxmb.measurement.files.frf_file import FRF_READERS, read_frf_and_remarks
 from jaxmb.measurement.files.matlab import Shapes, read_variables
 from jaxmb.measurement.files.uff import read_time_histories
-from jaxmb.measurement.frf_set import SI_UNITS, UNKNOWN, FrfLabels, FrfSet, same_unit, to_si, unit_over, unit_scale
+from jaxmb.measurement.frf_set import (
+    SI_UNITS,
+    UNKNOWN,
+    FrfLabels,
+    FrfSet,
+    point_names,
+    same_unit,
+    to_si,
+    unit_over,
+    unit_scale,
+)
 from jaxmb.measurement.reciprocity import stack_inputs
 from jaxmb.measurement.records.impacts import HitTest, cut_hits, double_hit, estimate_frf_from_hits, find_hits
 from jaxmb.measurement.records.schema import Channels, DataFile, Hits, Noise, Periodic, PublicData, Record, RecordsFile
@@ -51,8 +60,6 @@ def read_columns(path: Path, variable: str | None, columns: Sequence[int], sampl
     if ending not in ENDINGS:
         raise InputError(f"{path}: cannot read time records from it, expected a file ending in {', '.join(ENDINGS)}")
     with reading(path):
-        if not path.exists():
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         if ending not in (".mat", ".npz") and variable is not None:
             raise ValueError(f"variable is '{variable}', expected none for a {ending} file")
         if ending == ".csv":
@@ -72,27 +79,6 @@ def read_columns(path: Path, variable: str | None, columns: Sequence[int], sampl
         if max(columns) > matrix.shape[1]:
             raise ValueError(f"column is {max(columns)}, expected at most the {matrix.shape[1]} of {name}")
     return matrix[:, np.asarray(columns) - 1].astype(float)
-
-
-def public_path(below: str, where: str) -> Path:
-    """Path of a published data file below the folder named by `JAXMB_DATA`.
-
-    Args:
-        below: its path below that folder.
-        where: its source, for messages.
-
-    Raises:
-        InputError: the variable is not set, or there is no such file; the message names the source.
-    """
-    folder = os.environ.get(DATA_FOLDER)
-    path = Path(folder or "") / below
-    if folder and path.is_file():
-        return path
-    reason = f"there is no {path}" if folder else f"the environment variable {DATA_FOLDER} is not set"
-    raise InputError(
-        f"{below} is public data that do not come with jaxmb, and {reason}: expected {where}"
-        f" as {below} in the folder that {DATA_FOLDER} names"
-    )
 
 
 def _read_npz(path: Path, variable: str | None) -> tuple[str, np.ndarray]:
@@ -246,33 +232,28 @@ def estimate_of_records(name_or_path: str | os.PathLike[str]) -> MeasuredFrf:
     }
     method = description.method
     with error_location(str(path)):
-        if isinstance(method, Noise):
-            return _from_noise(records[0], method, labels)
-        if isinstance(method, Periodic):
-            return _from_period(records[0], method, labels)
-        return _from_hits(records, method, description, labels)
+        if isinstance(method, Hits):
+            return _from_hits(records, method, description, labels)
+        return _from_shaker(records[0], method, labels)
 
 
-def _from_noise(record: TimeRecord, method: Noise, labels: FrfLabels) -> MeasuredFrf:
-    frf_set = estimate_frf(
-        record.force, record.response, record.sample_rate_hz,
-        segment=method.segment, overlap=method.overlap, window=method.window, estimator=method.estimator, **labels,
-    )  # fmt: skip
-    # a boxcar is used for burst noise that decays within the segment; the rule applies to continuous noise
-    remark = None if method.window == "boxcar" else leakage_remark(frf_set, method.window)
-    return MeasuredFrf(frf_set, () if remark is None else (remark,), _averaged(frf_set, "independent averages"))
-
-
-def _from_period(record: TimeRecord, method: Periodic, labels: FrfLabels) -> MeasuredFrf:
-    harmonics = range(method.first_harmonic, method.last_harmonic + 1, method.step)
-    frf_set = estimate_periodic_frf(
-        record.force, record.response, record.sample_rate_hz, method.period, harmonics, **labels
-    )
-    return MeasuredFrf(frf_set, (), _averaged(frf_set, "periods"))
-
-
-def _averaged(frf_set: FrfSet, what: str) -> tuple[str]:
-    return (f"{what}: {frf_set.averages}, df {_step_hz(frf_set):.6g} Hz",)
+def _from_shaker(record: TimeRecord, method: Noise | Periodic, labels: FrfLabels) -> MeasuredFrf:
+    remark, averaged = None, "periods"
+    if isinstance(method, Periodic):
+        harmonics = range(method.first_harmonic, method.last_harmonic + 1, method.step)
+        frf_set = estimate_periodic_frf(
+            record.force, record.response, record.sample_rate_hz, method.period, harmonics, **labels
+        )
+    else:
+        averaged = "independent averages"
+        frf_set = estimate_frf(
+            record.force, record.response, record.sample_rate_hz,
+            segment=method.segment, overlap=method.overlap, window=method.window, estimator=method.estimator, **labels,
+        )  # fmt: skip
+        # a boxcar is used for burst noise that decays within the segment; the rule applies to continuous noise
+        remark = None if method.window == "boxcar" else leakage_remark(frf_set, method.window)
+    summary = f"{averaged}: {frf_set.averages}, df {_step_hz(frf_set):.6g} Hz"
+    return MeasuredFrf(frf_set, () if remark is None else (remark,), (summary,))
 
 
 def _step_hz(frf_set: FrfSet) -> float:
@@ -345,7 +326,7 @@ def _hit_test(
 def _records(description: RecordsFile, path: Path) -> tuple[TimeRecord, ...]:
     with error_location(str(path)):
         unit = _unit(description)
-    inputs, outputs = _names(description.forces), _names(description.responses)
+    inputs, outputs = (point_names(c.dofs, len(c.numbers)) for c in (description.forces, description.responses))
     records = []
     for number, record in enumerate(description.record, 1):
         with error_location(f"{path}: record number {number}"):
@@ -383,19 +364,27 @@ def _check_units(file: Path, description: RecordsFile, unit: str) -> None:
 
 
 def data_path(data: DataFile, public: PublicData | None, folder: Path) -> Path:
-    """Path of a file of a description in a folder, see `public_path`."""
-    if data.public is not None and public is not None:
-        return public_path(data.public, f"{public.file} of {public.repository} at commit {public.commit}")
-    return folder / (data.file or "")
+    """Path of a file of a description in a folder, or of published data in the folder named by `JAXMB_DATA`.
+
+    Raises:
+        InputError: the variable is not set, or there is no such file there; the message names the source of the data.
+    """
+    if data.public is None or public is None:
+        return folder / (data.file or "")
+    known = os.environ.get(DATA_FOLDER)
+    path = Path(known or "") / data.public
+    if known and path.is_file():
+        return path
+    reason = f"there is no {path}" if known else f"the environment variable {DATA_FOLDER} is not set"
+    raise InputError(
+        f"{data.public} is public data that do not come with jaxmb, and {reason}: expected {public.file} of"
+        f" {public.repository} at commit {public.commit} as {data.public} in the folder that {DATA_FOLDER} names"
+    )
 
 
 def _channels(file: Path, record: Record, channels: Channels, sample_rate_hz: float) -> np.ndarray:
     values = read_columns(file, channels.variable or record.variable, channels.numbers, sample_rate_hz)
     return values * np.asarray(channels.factors)
-
-
-def _names(channels: Channels) -> tuple[str, ...]:
-    return channels.dofs or tuple(str(i + 1) for i in range(len(channels.numbers)))
 
 
 def _unit(description: RecordsFile) -> str:
