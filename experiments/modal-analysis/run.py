@@ -147,9 +147,10 @@ def daisy() -> list[dict]:
             f" {near.shape[0]} poles, FRAC median {np.median(agreement):.4f}, least {agreement.min():.3f},"
             f" {seconds:.1f} s"
         )
-        for pole in analysis.poles:
-            mpc = jaxmb.modal_phase_collinearity(pole.shape)
-            print(f"    {pole.frequency_hz:7.2f} Hz  {pole.damping_ratio:7.3%}  MPC {mpc:.3f}")
+        for frequency_hz, damping, shape in zip(
+            analysis.frequency_hz, analysis.damping_ratio, analysis.shape.T, strict=True
+        ):
+            print(f"    {frequency_hz:7.2f} Hz  {damping:7.3%}  MPC {jaxmb.modal_phase_collinearity(shape):.3f}")
         rows.append({"method": method, "frequency_hz": analysis.frequency_hz.tolist(), "frac": agreement.tolist()})
     return rows
 

@@ -85,24 +85,6 @@ ESTIMATORS: Mapping[Method, Estimator] = {"polyreference": polyreference_poles, 
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Pole:
-    """One identified mode."""
-
-    frequency_hz: float
-    """|lambda| / 2 pi."""
-    damped_frequency_hz: float
-    """Im(lambda) / 2 pi."""
-    damping_ratio: float
-    frequency_std_hz: float
-    damping_std: float
-    eigenvalue: complex
-    shape: np.ndarray
-    """[point], largest component 1; the points are the outputs, or the inputs where these are more."""
-    participation: np.ndarray
-    """[input], with the scale of the residues."""
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
 class ModalAnalysis:
     """Result of a modal analysis: modal model, stabilization chart, residual and remarks."""
 
@@ -124,25 +106,6 @@ class ModalAnalysis:
     remarks: tuple[str, ...]
     """Data that were omitted, and warnings on the identified modes."""
     options: Mapping[str, Any]
-
-    @property
-    def poles(self) -> tuple[Pole, ...]:
-        """The modes by ascending frequency."""
-        m = self.model
-        frequency_std_hz, damping_std, mode_shape = m.frequency_std_hz, m.damping_std, m.mode_shape
-        return tuple(
-            Pole(
-                frequency_hz=float(m.frequency_hz[r]),
-                damped_frequency_hz=float(m.damped_frequency_hz[r]),
-                damping_ratio=float(m.damping_ratio[r]),
-                frequency_std_hz=float(frequency_std_hz[r]),
-                damping_std=float(damping_std[r]),
-                eigenvalue=complex(m.eigenvalue[r]),
-                shape=mode_shape[:, r],
-                participation=m.participation[r],
-            )
-            for r in range(m.eigenvalue.size)
-        )
 
     @property
     def frequency_hz(self) -> np.ndarray:
