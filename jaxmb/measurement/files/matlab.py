@@ -78,12 +78,8 @@ def _hdf5_shapes(group: Any) -> Shapes:
         if isinstance(item, h5py.Group):
             shapes[name] = ((1, 1), "struct")
         elif isinstance(item, h5py.Dataset):
-            shapes[name] = (_hdf5_shape(item), _hdf5_class(item))
+            shapes[name] = ((item.shape or ())[::-1], _hdf5_class(item))
     return shapes
-
-
-def _hdf5_shape(item: Any) -> tuple[int, ...]:
-    return tuple(reversed(item.shape or ()))
 
 
 def _hdf5_class(item: Any) -> str:
@@ -100,7 +96,7 @@ def _hdf5_value(file: Any, item: Any, name: str) -> Any:
     _check_stored(item, name)
     if kind == "cell":
         if item.size != max(item.shape):
-            raise ValueError(f"variable '{name}' is a cell of shape {_hdf5_shape(item)}, expected a column of texts")
+            raise ValueError(f"variable '{name}' is a cell of shape {item.shape[::-1]}, expected a column of texts")
         if item.size > MOST_TEXTS or not _is_cell(item.dtype):
             raise ValueError(f"variable '{name}' is a cell of {item.size} {item.dtype}, expected texts")
         return ["".join(_hdf5_rows(file[reference], name)) for reference in np.asarray(item).T.reshape(-1)]
@@ -193,7 +189,10 @@ def _read_v5(path: Path, choice: Choice) -> dict[str, object]:
         elements: dict[str, tuple[int, int, int]] = {}
         shapes: dict[str, tuple[tuple[int, ...], str]] = {}
         while (position := file.tell()) < end:
-            kind, size = struct.unpack(f"{order}II", _exactly(file, TAG, "the tag of a variable"))
+            tag = file.read(TAG)
+            if len(tag) < TAG:
+                raise ValueError("the file ends within the tag of a variable: it is truncated")
+            kind, size = struct.unpack(f"{order}II", tag)
             if kind not in (MATRIX, COMPRESSED) or position + TAG + size > end:
                 raise ValueError(
                     f"byte {position}: found an element of type {kind} and {size} bytes, expected a variable"
@@ -224,9 +223,7 @@ def _read_v5(path: Path, choice: Choice) -> dict[str, object]:
 
 def _contents(file: BinaryIO, order: str, kind: int, size: int, most: int, whole: bool) -> memoryview:
     """Contents of a variable's matrix, decompressed, at most `most` bytes unless `whole`."""
-    if size > MOST_BYTES:
-        raise ValueError(f"a variable has {size} bytes, expected at most {MOST_BYTES}")
-    data = _exactly(file, size, "a variable")
+    data = file.read(size)
     if kind == MATRIX:
         return memoryview(data)
     decompressor = zlib.decompressobj()
@@ -355,13 +352,6 @@ def _word(data: memoryview, at: int, order: str) -> int:
     if at + 4 > len(data):
         raise ValueError("a variable ends within its header: the file is damaged")
     return int(struct.unpack_from(f"{order}I", data, at)[0])
-
-
-def _exactly(file: BinaryIO, size: int, what: str) -> bytes:
-    data = file.read(size)
-    if len(data) != size:
-        raise ValueError(f"the file ends within {what}: it is truncated")
-    return data
 
 
 def class_of(value: Any) -> str:
