@@ -6,6 +6,7 @@ The contribution of all other modes is modelled there as linear in frequency.
 import dataclasses
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from jaxmb.measurement.modal.model import largest_of_rows
 
@@ -102,11 +103,6 @@ def one_less(group: VaryingModes, pole: complex, shift: np.ndarray) -> VaryingMo
     return dataclasses.replace(others, eigenvalue=eigenvalue, move=move)
 
 
-def poles_of_responses(eigenvalue: np.ndarray, move: np.ndarray) -> np.ndarray:
-    """Poles of every response [output, r], shifted by `move` [output, r, 4]."""
-    return eigenvalue + 1j * np.imag(eigenvalue) * move[..., 0] + np.real(eigenvalue) * move[..., 1]
-
-
 def resonances(s: np.ndarray, eigenvalue: np.ndarray, move: np.ndarray) -> np.ndarray:
     """Resonance functions averaged over the hits [output, r, f] at s [f], for moves [output, r, 4]."""
     z, w, v, k = _terms(s, eigenvalue, move)
@@ -126,12 +122,9 @@ def slopes(s: np.ndarray, eigenvalue: np.ndarray, move: np.ndarray) -> np.ndarra
 
 def _terms(s: np.ndarray, eigenvalue: np.ndarray, move: np.ndarray) -> tuple[np.ndarray, ...]:
     """z = s - lambda_o [output, r, f], w [r, 1], and v and k [output, r, 1]."""
-    return (
-        s - poles_of_responses(eigenvalue, move)[:, :, None],
-        np.imag(eigenvalue)[:, None],
-        move[..., 2:3],
-        move[..., 3:],
-    )
+    omega = np.imag(eigenvalue)
+    pole = eigenvalue + 1j * omega * move[..., 0] + np.real(eigenvalue) * move[..., 1]
+    return s - pole[:, :, None], omega[:, None], move[..., 2:3], move[..., 3:]
 
 
 MOST_STEPS = 25
@@ -207,12 +200,7 @@ def noise_between_peaks(frf: np.ndarray, decay_lines: float) -> np.ndarray:
 
 def peaks(height: np.ndarray) -> np.ndarray:
     """Indices of values higher than the two neighbours on both sides, the highest first."""
-    top = np.ones(height.size, bool)
-    for k in (1, 2):
-        top[k:] &= height[k:] > height[:-k]
-        top[:-k] &= height[:-k] >= height[k:]
-    top[:2] = top[-2:] = False
-    indices = np.flatnonzero(top)
+    indices = 2 + np.flatnonzero(np.argmax(sliding_window_view(height, 5), axis=1) == 2)
     return indices[np.argsort(-height[indices], kind="stable")]
 
 
@@ -305,29 +293,15 @@ def _point(
     rows = _without(lines.background, lines.weight[:, :, None] * g[:, None] * participation.T[:, :, None])
     rows = np.swapaxes(rows, 1, 2).reshape(outputs, count, -1)
     size = np.linalg.norm(rows, axis=2)
-    basis, root = _orthonormal(rows / np.where(size > 0.0, size, 1.0)[:, :, None])
+    columns, root = np.linalg.qr(np.swapaxes(rows / size[:, :, None], 1, 2))
     y = lines.responses.reshape(outputs, -1, 1)
-    components = basis.conj() @ y
-    residual = y - np.swapaxes(basis, 1, 2) @ components
-    shape = np.linalg.solve(root + 1e-9 * np.eye(count), components)[..., 0] / size
+    components = _adjoint(columns) @ y
+    residual = y - columns @ components
+    least = 1e-9 * np.copysign(np.eye(count), np.real(root))
+    shape = np.linalg.solve(root + least, components)[..., 0] / size
     cost = float(np.sum(np.abs(residual) ** 2) + np.sum((move / std) ** 2))
-    basis = np.swapaxes(basis.reshape(outputs, count, *lines.weight.shape[1:]), 1, 2)
+    basis = np.swapaxes(np.swapaxes(columns, 1, 2).reshape(outputs, count, *lines.weight.shape[1:]), 1, 2)
     return _Point(cost, shape, residual.reshape(lines.responses.shape), basis)
-
-
-def _orthonormal(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Orthonormal rows Q [output, r, n] and upper triangular R [output, r, r] with rows = R^T Q (Gram-Schmidt)."""
-    basis, root = np.zeros_like(rows), np.zeros((*rows.shape[:2], rows.shape[1]), complex)
-    for k in range(rows.shape[1]):
-        row = rows[:, k : k + 1]
-        for _ in range(2 if k else 0):  # the second pass removes the rounding of the first
-            components = row @ _adjoint(basis[:, :k])
-            row = row - components @ basis[:, :k]
-            root[:, :k, k] += components[:, 0]
-        size = np.linalg.norm(row, axis=2)
-        root[:, k, k] = size[:, 0]
-        basis[:, k] = row[:, 0] / np.where(size > 0.0, size, 1.0)
-    return basis, root
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
