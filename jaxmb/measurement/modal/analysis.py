@@ -220,7 +220,7 @@ def _analysed(
     if single is not None:
         own = scale[single.point][:, None] if data.transposed else scale
         single = dataclasses.replace(single, responses=single.responses / own)
-    lines = as_lines(data.s, scaled, DERIVATIVES[frf_set.kind])
+    lines = as_lines(2j * np.pi * frequency_hz + frf_set.decay_1_s, scaled, DERIVATIVES[frf_set.kind])
     search = Search(frequency_hz, lines, scaled, band, orders, ESTIMATORS[method], rule, frf_set.decay_1_s)
     # the matrices are small: LAPACK's own threads would only synchronize
     with threadpool_limits(1, user_api="blas"):

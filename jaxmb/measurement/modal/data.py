@@ -146,11 +146,6 @@ class ModalData:
         frf = self.frf_set.frf
         return frf.transpose(0, 2, 1) if self.transposed else frf
 
-    @property
-    def s(self) -> np.ndarray:
-        """j omega plus the decay rate of the exponential window [f]."""
-        return 2j * np.pi * self.frf_set.frequency_hz + self.frf_set.decay_1_s
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SingleHits:

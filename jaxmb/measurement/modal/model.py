@@ -120,8 +120,8 @@ def synthesize(
     if residual_terms:
         if np.any(s == 0.0) and power < 2:
             raise ValueError(f"frequency_hz holds 0 Hz, where the lower residual of {model.kind} is infinite")
-        h = h + _pole_sum(s, model.beyond_eigenvalue, model.beyond_shape, model.beyond_participation)
-        h = h + model.upper_residual
+        beyond = _pole_sum(s, model.beyond_eigenvalue, model.beyond_shape, model.beyond_participation)
+        h = h + beyond + model.upper_residual
         h = h * s[:, None, None] ** power + s[:, None, None] ** (power - 2.0) * model.lower_residual
     else:
         h = h * s[:, None, None] ** power
@@ -181,8 +181,7 @@ def as_lines(s: np.ndarray, frf: np.ndarray, power: int, variance: np.ndarray | 
     relative = relative / np.mean(relative, axis=0)
     terms = s[:, None] ** np.array([power, power - 2.0]) / level[:, None]
     residual = np.linalg.qr(_stack(np.hstack([terms, 1j * terms])) / np.tile(np.linalg.norm(terms, axis=0), 2))[0]
-    lines = Lines(s, power, residual, np.zeros(0), level, relative)
-    return dataclasses.replace(lines, responses=_without(lines, _stack(frf / level[:, None, None])))
+    return Lines(s, power, residual, _without(residual, _stack(frf / level[:, None, None])), level, relative)
 
 
 def pole_functions(lines: Lines, eigenvalue: np.ndarray, derivative: int = 0) -> np.ndarray:
@@ -190,7 +189,7 @@ def pole_functions(lines: Lines, eigenvalue: np.ndarray, derivative: int = 0) ->
     weight = lines.s[:, None] ** lines.power / lines.level[:, None]
     a = weight / (lines.s[:, None] - eigenvalue) ** (1 + derivative)
     b = weight / (lines.s[:, None] - eigenvalue.conj()) ** (1 + derivative)
-    return _without(lines, _stack(np.stack([a + b, 1j * (a - b)], axis=2)))
+    return _without(lines.residual, _stack(np.stack([a + b, 1j * (a - b)], axis=2)))
 
 
 def between(left: np.ndarray, gram: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -261,6 +260,7 @@ def _stack(values: np.ndarray) -> np.ndarray:
     return np.concatenate([np.real(values), np.imag(values)])
 
 
-def _without(lines: Lines, values: np.ndarray) -> np.ndarray:
+def _without(basis: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Values [2 f, ...] with the columns of an orthonormal basis projected out."""
     flat = values.reshape(values.shape[0], -1)
-    return (flat - lines.residual @ (lines.residual.T @ flat)).reshape(values.shape)
+    return (flat - basis @ (basis.T @ flat)).reshape(values.shape)

@@ -99,10 +99,12 @@ def refine_poles(
     for _ in range(2 if first else 1):
         eigenvalue, participation, point, converged = _minimize(lines, noise, eigenvalue, participation)
         noise = np.maximum(_noise(lines, point, participation), LEAST_NOISE * floor)
-    return _described(lines, noise, eigenvalue, participation, converged)
+    return fixed_poles(lines, eigenvalue, participation, noise, converged)
 
 
-def fixed_poles(lines: Lines, eigenvalue: np.ndarray, participation: np.ndarray, noise: np.ndarray) -> RefinedPoles:
+def fixed_poles(
+    lines: Lines, eigenvalue: np.ndarray, participation: np.ndarray, noise: np.ndarray, converged: bool = True
+) -> RefinedPoles:
     """Given poles [r] and participations [r, input] with shapes, residual, noise and significance.
 
     Args:
@@ -110,13 +112,9 @@ def fixed_poles(lines: Lines, eigenvalue: np.ndarray, participation: np.ndarray,
         eigenvalue: [r], rad/s.
         participation: [r, input]
         noise: weights of the responses: an estimate of sigma [output, input].
+        converged: whether the poles are those of a fit that converged.
     """
-    return _described(lines, noise, eigenvalue, participation / largest_of_rows(participation), True)
-
-
-def _described(
-    lines: Lines, noise: np.ndarray, eigenvalue: np.ndarray, participation: np.ndarray, converged: bool
-) -> RefinedPoles:
+    participation = participation / largest_of_rows(participation)
     point = _equations(lines, noise, eigenvalue, participation)
     # windows and overlap correlate the noise of neighbouring lines
     errors = (point.remainder / noise).reshape(2, -1, noise.size)
@@ -231,8 +229,7 @@ def _equations(lines: Lines, noise: np.ndarray, eigenvalue: np.ndarray, particip
 def _noise(lines: Lines, point: _Equations, participation: np.ndarray) -> np.ndarray:
     """Standard deviation of the residual of every response, with its degrees of freedom."""
     count, inputs = participation.shape
-    outputs = point.shape.shape[0]
-    fitted = lines.residual.shape[1] + 2.0 * count / inputs + 2.0 * count * inputs / (outputs * inputs)
+    fitted = lines.residual.shape[1] + 2.0 * count / inputs + 2.0 * count / len(point.shape)
     spare = max(lines.responses.shape[0] - fitted, 1.0)
     return np.sqrt(np.sum(point.remainder**2, axis=0) / spare)
 

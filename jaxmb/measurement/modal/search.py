@@ -410,12 +410,8 @@ def _highest_peak(search: Search, refined: RefinedPoles, residual: np.ndarray) -
 
 def _without_duplicates(search: Search, tried: RefinedPoles, before: RefinedPoles) -> RefinedPoles:
     """The poles without duplicates of a mode, as long as there are more than before."""
-    while tried.eigenvalue.size > before.eigenvalue.size:
-        duplicate = _duplicates(search, tried)
-        if not duplicate.any():
-            break
-        worst = np.argmin(np.where(duplicate, tried.strength, np.inf))
-        keep = np.arange(duplicate.size) != worst
+    while tried.eigenvalue.size > before.eigenvalue.size and (duplicate := _duplicates(search, tried)).any():
+        keep = np.arange(duplicate.size) != np.argmin(np.where(duplicate, tried.strength, np.inf))
         tried = all_strong(
             search, refine_poles(search.lines, tried.eigenvalue[keep], tried.participation[keep], tried.noise)
         )

@@ -98,7 +98,9 @@ def stabilization_chart(
         keep = (size >= low) & (size <= high) & (damping > 0.0) & (damping <= rule.largest_damping_ratio)
         eigenvalue, participation = eigenvalue[keep], participation[keep] / largest_of_rows(participation[keep])
         psi = shapes(lines, eigenvalue, participation) if keep.any() else np.zeros((lines.responses.shape[1], 0))
-        found.append((order, eigenvalue, participation, _unit_columns(psi * np.reshape(scale, (-1, 1)))))
+        psi = psi * np.reshape(scale, (-1, 1))
+        norm = np.linalg.norm(psi, axis=0)
+        found.append((order, eigenvalue, participation, psi / np.where(norm > 0.0, norm, 1.0)))
     counts = [values.size for _, values, _, _ in found]
     starts = np.concatenate([[0], np.cumsum(counts)])
     chart = StabilizationChart(
@@ -204,13 +206,20 @@ def _tracks(chart: StabilizationChart, starts: np.ndarray, rule: StabilityRule) 
 
 def distance_of(chart: StabilizationChart, a: np.ndarray, b: np.ndarray, rule: StabilityRule) -> np.ndarray:
     """Distance of poles a and b [a, b] in tolerances; infinite where they are not the same mode."""
-    size_a, size_b = np.abs(chart.eigenvalue[a])[:, None], np.abs(chart.eigenvalue[b])[None, :]
-    damping_a, damping_b = chart.damping_ratio[a][:, None], chart.damping_ratio[b][None, :]
-    frequency = np.abs(size_a - size_b) / size_b / rule.frequency
-    damping = np.abs(damping_a - damping_b) / np.maximum(damping_a, damping_b) / rule.damping
+    frequency, damping = _differences(chart, a, b, rule)
     shape = (1.0 - np.maximum(_mac(chart, a, b), _plane_mac(chart, a, b, rule))) / (1.0 - rule.mac)
-    distance = frequency + damping + shape
-    return np.where((frequency <= 1.0) & (damping <= 1.0) & (shape <= 1.0), distance, np.inf)
+    is_same = (frequency <= 1.0) & (damping <= 1.0) & (shape <= 1.0)
+    return np.where(is_same, frequency + damping + shape, np.inf)
+
+
+def _differences(
+    chart: StabilizationChart, a: np.ndarray, b: np.ndarray, rule: StabilityRule
+) -> tuple[np.ndarray, np.ndarray]:
+    """Relative differences [a, b] of frequency and damping ratio of poles a and b, in tolerances."""
+    size, damping = np.abs(chart.eigenvalue), chart.damping_ratio
+    frequency = np.abs(size[a][:, None] - size[b]) / size[b] / rule.frequency
+    larger = np.maximum(damping[a][:, None], damping[b])
+    return frequency, np.abs(damping[a][:, None] - damping[b]) / larger / rule.damping
 
 
 def _mac(chart: StabilizationChart, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -248,22 +257,14 @@ def _stable(chart: StabilizationChart, track: np.ndarray, rule: StabilityRule) -
 
 def _labels(chart: StabilizationChart, starts: np.ndarray, rule: StabilityRule) -> tuple[str, ...]:
     """Agreement of every pole with those of the previous order, see `LABELS`."""
-    label = ["new"] * chart.eigenvalue.size
+    label = np.zeros(chart.eigenvalue.size, int)
     for begin, middle, end in zip(starts[:-2], starts[1:-1], starts[2:], strict=True):
-        before = np.arange(begin, middle)
-        for pole in range(middle, end):
-            size, damping = np.abs(chart.eigenvalue[pole]), chart.damping_ratio[pole]
-            frequency = np.abs(np.abs(chart.eigenvalue[before]) - size) <= rule.frequency * size
-            larger = np.maximum(chart.damping_ratio[before], damping)
-            damped = frequency & (np.abs(chart.damping_ratio[before] - damping) <= rule.damping * larger)
-            shaped = damped & (_mac(chart, before, np.array([pole]))[:, 0] >= rule.mac)
-            label[pole] = LABELS[int(frequency.any()) + int(damped.any()) + int(shaped.any())]
-    return tuple(label)
-
-
-def _unit_columns(vectors: np.ndarray) -> np.ndarray:
-    norm = np.linalg.norm(vectors, axis=0)
-    return vectors / np.where(norm > 0.0, norm, 1.0)
+        before, here = np.arange(begin, middle), np.arange(middle, end)
+        frequency, damping = (difference <= 1.0 for difference in _differences(chart, before, here, rule))
+        damped = frequency & damping
+        shaped = damped & (_mac(chart, before, here) >= rule.mac)
+        label[here] = np.sum([agrees.any(axis=0) for agrees in (frequency, damped, shaped)], axis=0)
+    return tuple(LABELS[agreement] for agreement in label)
 
 
 BY_HAND = 0.03
@@ -337,6 +338,5 @@ def neighbouring_poles(chart: StabilizationChart, picked: np.ndarray, rule: Stab
     stable = stable_poles(chart)
     same = np.isfinite(distance_of(chart, stable, picked, rule)) | (chart.mode[stable][:, None] == chart.mode[picked])
     near = np.abs(chart.frequency_hz[stable][:, None] / chart.frequency_hz[picked] - 1.0) <= BY_HAND
-    a, b = (chart.shape[:, which] / np.linalg.norm(chart.shape[:, which], axis=0) for which in (stable, picked))
-    same |= near & (np.abs(a.conj().T @ b) ** 2 >= rule.mac)
+    same |= near & (_mac(chart, stable, picked) >= rule.mac)
     return stable[~same.any(axis=1)]
