@@ -84,6 +84,11 @@ def _registry() -> "pint.UnitRegistry":
     return registry
 
 
+def largest_of_rows(values: np.ndarray) -> np.ndarray:
+    """Value of largest magnitude along the second axis [row, 1, ...]."""
+    return np.take_along_axis(values, np.argmax(np.abs(values), axis=1, keepdims=True), axis=1)
+
+
 def numbers(name: str, values: object, dtype: type) -> np.ndarray:
     """A copy of the values as an array of real or complex numbers; a read-only array is returned as it is."""
     if (

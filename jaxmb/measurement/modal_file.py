@@ -9,9 +9,9 @@ import numpy as np
 from jaxmb.io.files import write_atomically
 from jaxmb.measurement.files.uff import MARK, nodes_dataset, units_dataset
 from jaxmb.measurement.files.uff_function import node_and_direction
-from jaxmb.measurement.frf_set import UNKNOWN, unit_scale
+from jaxmb.measurement.frf_set import UNKNOWN, largest_of_rows, unit_scale
 from jaxmb.measurement.modal.data import modal_scaling
-from jaxmb.measurement.modal.model import ModalModel, largest_of_rows
+from jaxmb.measurement.modal.model import ModalModel
 
 STRUCTURAL, COMPLEX_EIGENVALUE, THREE_DOF, SIX_DOF, DISPLACEMENT, COMPLEX = 1, 3, 2, 3, 8, 5
 """Model type, analysis type, data characteristics, data type and number type of dataset 55."""

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Complex, Float
 from numpy.lib.stride_tricks import sliding_window_view
 
-from jaxmb.measurement.frf_set import FrfSet, chance_correlation, split_dof, unbiased_coherence
+from jaxmb.measurement.frf_set import FrfSet, chance_correlation, largest_of_rows, split_dof, unbiased_coherence
 from jaxmb.response.frf_kind import turns
 
 FALSE_ALARM = 1e-4
@@ -212,16 +212,12 @@ def cross_axis_leak(frf_set: FrfSet, share: float) -> np.ndarray:
         share: of the largest response; 0.03 to 0.05 for common sensors and manual hits.
     """
     frf = np.where(frf_set.finite, frf_set.frf, 0.0)
-    size = np.abs(frf)
     rotates = [np.array([turns(split_dof(name)[1]) for name in names]) for names in (frf_set.outputs, frf_set.inputs)]
-    leak = np.zeros(size.shape, complex)
+    leak = np.zeros(frf.shape, complex)
     for o, i in itertools.product((False, True), repeat=2):
-        block = np.ix_(np.arange(size.shape[0]), rotates[0] == o, rotates[1] == i)
-        if size[block].size:
-            each = frf[block]
-            flat = each.reshape(len(each), -1)
-            largest = np.take_along_axis(flat, np.argmax(np.abs(flat), axis=1)[:, None], axis=1)[:, :, None]
-            leak[block] = np.broadcast_to(largest, each.shape)
+        block = np.ix_(np.arange(len(frf)), rotates[0] == o, rotates[1] == i)
+        if frf[block].size:
+            leak[block] = largest_of_rows(frf[block].reshape(len(frf), -1))[:, :, None]
     return share * leak
 
 
@@ -242,8 +238,7 @@ def misalignment_leak(frf_set: FrfSet, angle: float) -> np.ndarray:
         for k, kind in enumerate(kinds):
             others = [j for j, other in enumerate(kinds) if j != k and other == kind]
             if others:
-                largest = np.argmax(np.abs(along[:, others]), axis=1)[:, None]
-                found[:, k] = np.take_along_axis(along[:, others], largest, axis=1)[:, 0]
+                found[:, k] = largest_of_rows(along[:, others])[:, 0]
         parts.append(np.moveaxis(found, 1, axis))
     size = np.hypot(*(np.abs(part) for part in parts))
     larger = np.where(np.abs(parts[0]) >= np.abs(parts[1]), *parts)
@@ -330,30 +325,21 @@ def moderated(variance: np.ndarray, degrees: float, length: float = 1.0) -> np.n
 
 
 def _moderated(variance: Float[np.ndarray, "f"], degrees: float, length: float) -> Float[np.ndarray, "f"]:
-    from scipy.special import digamma, polygamma  # imported here: it takes a tenth of a second
+    from scipy.optimize import root_scalar  # imported here: each takes a tenth of a second
+    from scipy.special import digamma, polygamma
 
     chance = float(polygamma(1, degrees / 2.0))
     z = np.log(variance) - digamma(degrees / 2.0) + np.log(degrees / 2.0)
     count = np.convolve(np.ones(z.size), np.ones(2 * SIMILAR_LINES + 1), "same") - 1.0
     trend = (np.convolve(z, np.ones(2 * SIMILAR_LINES + 1), "same") - z) / count
     # the mean of the neighbours scatters too, with the variance of one divided by their number
-    scatter = float(np.mean((z - trend) ** 2 / (1.0 + 1.0 / count)))
-    prior = _degrees_of_scatter(scatter - chance)
+    excess = float(np.mean((z - trend) ** 2 / (1.0 + 1.0 / count))) - chance
+    prior = np.inf
+    if excess > 0.0:  # the degrees of freedom d for which log chi-square has this variance, trigamma(d / 2)
+        bounds = 0.5 / excess, (1.0 + np.sqrt(1.0 + 4.0 * excess)) / excess
+        prior = 2.0 * root_scalar(lambda half: polygamma(1, half) / excess - 1.0, bracket=bounds).root
     # the neighbours together have at most the degrees of freedom of their estimates
     prior = 1.0 / (1.0 / prior + length / (count * degrees))
     s0 = np.exp(trend + digamma(prior / 2.0) - np.log(prior / 2.0))
     total = prior + degrees
     return (prior * s0 + degrees * variance) / total * total / np.maximum(total - 2.0, 1.0)
-
-
-def _degrees_of_scatter(variance: float) -> float:
-    """Degrees of freedom d for which log chi-square has this variance, trigamma(d / 2); inf where it is 0 or less."""
-    if variance <= 0.0:
-        return np.inf
-    from scipy.special import polygamma
-
-    half = 0.5 + 1.0 / variance  # Newton steps on 1 / trigamma, from below (Smyth)
-    for _ in range(50):
-        value = float(polygamma(1, half))
-        half += value * (1.0 - value / variance) / float(polygamma(2, half))
-    return 2.0 * half

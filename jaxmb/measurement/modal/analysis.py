@@ -9,9 +9,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from jaxmb.io.validation import Table, check_choice, typed_arguments, whole_number
-from jaxmb.measurement.frf_set import FrfSet, band_of
+from jaxmb.measurement.frf_set import FrfSet, band_of, largest_of_rows
 from jaxmb.measurement.modal.data import ModalData, SingleHits, modal_data, single_hits
-from jaxmb.measurement.modal.model import ModalModel, as_lines, largest_of_rows, residual_terms
+from jaxmb.measurement.modal.model import ModalModel, as_lines, residual_terms
 from jaxmb.measurement.modal.refine import RefinedPoles, refine_poles
 from jaxmb.measurement.modal.roving import FEWEST_RESPONSES, Scatter, varying_test
 from jaxmb.measurement.modal.search import (

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxmb.measurement.frf_set import FrfSet
+from jaxmb.measurement.frf_set import FrfSet, largest_of_rows
 from jaxmb.response.frf_kind import DERIVATIVES, FrfKind
 
 
@@ -85,11 +85,6 @@ class ModalModel:
     def damping_std(self) -> np.ndarray:
         """Standard deviation of `damping_ratio` [r], as that of `frequency_hz`."""
         return damping_std(self.eigenvalue, self.pole_covariance)
-
-
-def largest_of_rows(vectors: np.ndarray) -> np.ndarray:
-    """Component of largest magnitude of each row [r, 1]."""
-    return np.take_along_axis(vectors, np.argmax(np.abs(vectors), axis=1)[:, None], axis=1)
 
 
 def damping_std(eigenvalue: np.ndarray, covariance: np.ndarray) -> np.ndarray:

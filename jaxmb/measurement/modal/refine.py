@@ -4,11 +4,11 @@ import dataclasses
 
 import numpy as np
 
+from jaxmb.measurement.frf_set import largest_of_rows
 from jaxmb.measurement.modal.model import (
     Lines,
     between,
     inverse_root,
-    largest_of_rows,
     pole_functions,
     solved_by,
     turned,

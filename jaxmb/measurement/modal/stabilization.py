@@ -7,7 +7,8 @@ from itertools import pairwise
 import numpy as np
 
 from jaxmb.io.validation import finite_number
-from jaxmb.measurement.modal.model import Lines, largest_of_rows, shapes
+from jaxmb.measurement.frf_set import largest_of_rows
+from jaxmb.measurement.modal.model import Lines, shapes
 
 LABELS = ("new", "frequency", "damping", "shape")
 """Agreement of a pole with one of the previous order: none; frequency; also damping; also shape."""

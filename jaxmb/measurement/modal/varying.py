@@ -8,7 +8,7 @@ import dataclasses
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from jaxmb.measurement.modal.model import largest_of_rows
+from jaxmb.measurement.frf_set import largest_of_rows
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
