@@ -353,17 +353,16 @@ def _model(data: ModalData, search: Search, refined: RefinedPoles, scale: np.nda
 
 def _warnings(model: ModalModel, refined: RefinedPoles, references: int) -> list[str]:
     """Warnings on the identified modes."""
-    remarks = []
-    if not model.eigenvalue.size:
-        remarks.append("no pole in the band is stable")
-    if not refined.converged:
-        remarks.append(
+    warnings = (
+        (not model.eigenvalue.size, "no pole in the band is stable"),
+        (
+            not refined.converged,
             "the refinement of the poles did not converge: nearby poles fit the responses better, and standard"
-            " deviations do not include that error"
-        )
-    if references == 1:
-        remarks.append("one reference: modes at the same frequency are not distinguishable, two are needed")
-    return remarks
+            " deviations do not include that error",
+        ),
+        (references == 1, "one reference: modes at the same frequency are not distinguishable, two are needed"),
+    )
+    return [text for applies, text in warnings if applies]
 
 
 def _not_on_chart(model: ModalModel, chart: StabilizationChart, start: np.ndarray, rule: StabilityRule) -> list[str]:
