@@ -122,7 +122,7 @@ def read_uff(path: Path) -> tuple[FrfSet, tuple[str, ...]]:
         positions = {}
     per_metre = 1.0 if system is None else system.per_metre  # unconverted where the file specifies no units
     ids = "; ".join(x for x in responses[0].ids if x)
-    remarks = (f"{path}: skipped {_counted(others)}",) if others else ()
+    remarks = (f"{path}: skipped {_counted(others)}",) if others.total() else ()
     frf_set = FrfSet(
         frequency_hz=frequency_hz,
         frf=frf,
@@ -164,10 +164,8 @@ def _coherences(functions: Sequence[Function], responses: Sequence[Function], ot
     pairs = {(f.response, f.reference) for f in responses}
     outputs = {f.response for f in responses}
     known = [f for f in used if (f.response in outputs if f.type != COHERENCE else (f.response, f.reference) in pairs)]
-    if skipped:
-        others["multiple coherence besides ordinary"] += len(skipped)
-    if len(known) < len(used):
-        others["coherence without a response"] += len(used) - len(known)
+    others["multiple coherence besides ordinary"] += len(skipped)
+    others["coherence without a response"] += len(used) - len(known)
     return known
 
 
@@ -246,7 +244,7 @@ def _fill(function: Function, target: np.ndarray, frequency_hz: np.ndarray, firs
 
 
 def _counted(found: Counter[str]) -> str:
-    return ", ".join(f"{count} {name}" for name, count in sorted(found.items())) or "nothing else"
+    return ", ".join(f"{count} {name}" for name, count in sorted(found.items()) if count) or "nothing else"
 
 
 def read_time_histories(path: Path) -> tuple[np.ndarray, float, tuple[str, ...]]:
