@@ -64,6 +64,8 @@ def estimate_frf(
 
     Source: Welch, IEEE Trans. Audio Electroacoustics 15, 1967; Bendat, Piersol, Random Data, 4th ed., 11.5-11.6.
     """
+    from scipy.fft import rfft
+
     f, y = checked_record(force, response)
     rate = finite_number("sample_rate_hz", sample_rate_hz, above=0.0)
     check_estimator(estimator, y.shape[1], f.shape[1])
@@ -74,62 +76,32 @@ def estimate_frf(
     step = segment - round(finite_number("overlap", overlap, least=0.0, below=1.0) * segment)
     if step == 0:
         raise ValueError(f"overlap is {overlap!r} of {segment} samples, expected segments that differ")
-    whole = estimator == "H2" and f.shape[1] > 1  # it requires all of G_yy
-    spectra = welch_spectra(f, y, rate, segment, step, window, whole)
-    count = spectra.segments
-    if count < f.shape[1]:
-        raise ValueError(
-            f"{f.shape[1]} forces require at least as many segments, found {count}: expected a longer record or shorter"
-            " segments"
-        )
-    h, coherence = estimate(spectra, estimator)
-    averages = max(1, int(effective_averages(segment_window(window, segment), step, count) + 1e-9))
-    coherence = coherence if averages > f.shape[1] else None
-    return labelled(
-        FrfSet(spectra.frequency_hz, h, "accelerance", coherence=coherence, averages=averages, source=SOURCE), labels
-    )
-
-
-def welch_spectra(
-    force: np.ndarray,
-    response: np.ndarray,
-    sample_rate_hz: float,
-    segment: int,
-    step: int,
-    window: str,
-    whole: bool,
-) -> Spectra:
-    """Spectra of a record, summed over its segments.
-
-    Args:
-        force: forces [n, input].
-        response: responses [n, output].
-        sample_rate_hz: samples per second.
-        segment: samples of a segment.
-        step: samples between the starts of consecutive segments.
-        window: of a segment.
-        whole: whether to compute all of G_yy.
-    """
-    from scipy.fft import rfft
-    from scipy.signal import detrend
-
-    weights = segment_window(window, segment)
-    if segment > force.shape[0]:
-        raise ValueError(f"segment is {segment} samples, expected at most the {force.shape[0]} of the record")
-    channels = np.hstack([force, response])
+    if segment > n:
+        raise ValueError(f"segment is {segment} samples, expected at most the {n} of the record")
+    weights, channels, inputs = segment_window(window, segment), np.hstack([f, y]), f.shape[1]
     frames = np.lib.stride_tricks.sliding_window_view(channels, segment, axis=0)[::step]
-    lines = inner_lines(segment)
-    frequency_hz = line_frequencies(segment, sample_rate_hz)
-    at_once = max(1, CHUNK // (segment * channels.shape[1]))
+    frequency_hz, at_once = line_frequencies(segment, rate), max(1, CHUNK // (segment * channels.shape[1]))
+    whole = estimator == "H2" and inputs > 1  # it requires all of G_yy
 
     def transformed(part: np.ndarray) -> Spectra:
-        pieces = detrend(part, axis=-1, type="constant") * weights
-        transforms = np.swapaxes(np.asarray(rfft(pieces, axis=-1))[:, :, lines], 1, 2)
-        inputs = force.shape[1]
+        pieces = (part - part.mean(axis=-1, keepdims=True)) * weights
+        transforms = np.swapaxes(np.asarray(rfft(pieces, axis=-1))[:, :, inner_lines(segment)], 1, 2)
         return products(frequency_hz, transforms[..., :inputs], transforms[..., inputs:], whole)
 
     parts = (frames[first : first + at_once] for first in range(0, len(frames), at_once))
-    return functools.reduce(summed, map(transformed, parts))
+    spectra = functools.reduce(summed, map(transformed, parts))
+    count = spectra.segments
+    if count < inputs:
+        raise ValueError(
+            f"{inputs} forces require at least as many segments, found {count}: expected a longer record or shorter"
+            " segments"
+        )
+    h, coherence = estimate(spectra, estimator)
+    averages = max(1, int(effective_averages(weights, step, count) + 1e-9))
+    coherence = coherence if averages > inputs else None
+    return labelled(
+        FrfSet(frequency_hz, h, "accelerance", coherence=coherence, averages=averages, source=SOURCE), labels
+    )
 
 
 def estimate_periodic_frf(
