@@ -326,10 +326,9 @@ def _smoothed(run: _Run, density: float) -> np.ndarray:
     """Smoothed states x_k + G_k (x_{k+1} - F x_k), computed backwards from the last sample."""
     states, first = run.state.copy(), len(run.covariances) - 1
     predicted = states @ TRANSITION.T
-    gains = []
-    for covariance in run.covariances:
-        ahead = TRANSITION @ covariance @ TRANSITION.T + density * NOISE
-        gains.append(np.linalg.solve(ahead, TRANSITION @ covariance).T)
+    covariances = np.array(run.covariances)
+    ahead = TRANSITION @ covariances @ TRANSITION.T + density * NOISE
+    gains = np.swapaxes(np.linalg.solve(ahead, TRANSITION @ covariances), 1, 2)
     if first < len(states) - 1:
         driven = states[first:-1] - predicted[first:-1] @ gains[-1].T
         states[first:-1] = _constant(driven[::-1], gains[-1], states[-1])[::-1]
