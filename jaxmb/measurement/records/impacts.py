@@ -248,6 +248,8 @@ def estimate_frf_from_hits(
     Source: Halvorsen, Brown, Sound and Vibration 11(11), 1977, 8-21; Fladung, Rost, Mech. Systems and Signal
     Processing 11(1), 1997, 23-36.
     """
+    from scipy.fft import rfft
+
     rate = finite_number("sample_rate_hz", sample_rate_hz, above=0.0)
     finite_number("decay_1_s", decay_1_s, least=0.0)
     finite_number("double_hit_level", double_hit_level, least=0.0, below=1.0)
@@ -268,12 +270,12 @@ def estimate_frf_from_hits(
             continue
         f, y = _windowed(force, response, pulse, rate, decay_1_s, force_window_s)
         remarks += [f"hit {number}: {remark}" for remark in _remarks(response, y, pulse)]
-        transforms.append((_transform(f[:, None]), _transform(y)))
+        transforms.append(np.asarray(rfft(np.column_stack([f, y]), axis=0))[inner_lines(f.size)])
         accepted.append(number)
         peaks.append(abs(float(force[pulse.peak] - force[: pulse.start].mean())))
     if not accepted:
         raise ValueError(no_usable_hit(rejected))
-    f, y = (np.stack(part) for part in zip(*transforms, strict=True))
+    f, y = np.split(np.stack(transforms), [1], axis=2)
     frequency_hz, several = line_frequencies(hits[0][0].size, rate), len(accepted) > 1
     h, coherence = estimate(products(frequency_hz, f, y), estimator)
     frf_set = FrfSet(
@@ -357,12 +359,6 @@ def _remarks(response: np.ndarray, windowed: np.ndarray, pulse: Pulse) -> list[s
                 " expected a longer record or a faster exponential window"
             )
     return found
-
-
-def _transform(values: np.ndarray) -> np.ndarray:
-    from scipy.fft import rfft
-
-    return np.asarray(rfft(values, axis=0))[inner_lines(values.shape[0])]
 
 
 def _one_force(force: np.ndarray) -> np.ndarray:
