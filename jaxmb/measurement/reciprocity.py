@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -11,7 +11,6 @@ from jaxmb.io.validation import check_choice, check_distinct
 from jaxmb.measurement.frf_set import FrfSet, dof_indices, of_each_input, split_dof
 
 Keep = Literal["mean", "upper", "lower"]
-KEEP: tuple[Keep, ...] = ("mean", "upper", "lower")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,8 +62,8 @@ def kept_of_pairs(frf_set: FrfSet, keep: Keep | Sequence[str]) -> list[tuple[Pai
     """
     pairs = reciprocal_pairs(frf_set)
     if isinstance(keep, str):
-        check_choice("keep", keep, KEEP)
-        return [(pair, kept) for pair in pairs for kept in KEEP if kept == keep]
+        check_choice("keep", keep, get_args(Keep))
+        return [(pair, kept) for pair in pairs for kept in get_args(Keep) if kept == keep]
     known: dict[str, tuple[Pair, Keep]] = {}
     for pair in pairs:
         a, b = pair.name.split(" / ")

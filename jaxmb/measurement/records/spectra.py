@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, get_args
 
 import numpy as np
 
@@ -56,7 +56,6 @@ def checked_record(force: object, response: object) -> tuple[np.ndarray, np.ndar
 
 
 Estimator = Literal["H1", "H2", "Hv"]
-ESTIMATORS = ("H1", "H2", "Hv")
 SILENT = 1e-24
 """Share of a force's largest power below which a line is not excited: the square of rounding errors."""
 DEPENDENT = 1e-8
@@ -106,7 +105,7 @@ def summed(a: Spectra, b: Spectra) -> Spectra:
 
 def check_estimator(estimator: str, outputs: int, inputs: int) -> None:
     """Raise ValueError for an unknown estimator, or one not applicable to these numbers of outputs and inputs."""
-    check_choice("estimator", estimator, ESTIMATORS)
+    check_choice("estimator", estimator, get_args(Estimator))
     if estimator == "H2" and inputs > 1 and outputs != inputs:
         raise ValueError(
             f"H2 of {inputs} forces requires as many responses, found {outputs}: expected H1 or Hv, or more responses"
@@ -138,7 +137,14 @@ def estimate(spectra: Spectra, estimator: Estimator = "H1") -> tuple[np.ndarray,
     scale = np.sqrt(np.where(excited[:, None], power, 1.0))
     force = spectra.force / (scale[:, :, None] * scale[:, None, :])
     force[~excited] = np.eye(force.shape[1])
-    _check_independent(spectra.frequency_hz, force)
+    smallest = np.linalg.eigvalsh(force)[:, 0]
+    worst = int(np.argmin(smallest))
+    if smallest[worst] < DEPENDENT:
+        raise ValueError(
+            f"the {force.shape[1]} forces are linearly dependent at {spectra.frequency_hz[worst]:g} Hz (smallest"
+            f" eigenvalue {max(smallest[worst], 0.0):.1e} of their spectra scaled to power 1), expected independent"
+            " sources"
+        )
     cross = spectra.cross / scale[:, None, :]
     h1 = cross @ np.linalg.inv(force)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -155,16 +161,6 @@ def estimate(spectra: Spectra, estimator: Estimator = "H1") -> tuple[np.ndarray,
     h[~excited] = np.nan
     coherence[~excited] = np.nan
     return h, np.clip(coherence, 0.0, 1.0)
-
-
-def _check_independent(frequency_hz: np.ndarray, force: np.ndarray) -> None:
-    smallest = np.linalg.eigvalsh(force)[:, 0]
-    worst = int(np.argmin(smallest))
-    if smallest[worst] < DEPENDENT:
-        raise ValueError(
-            f"the {force.shape[1]} forces are linearly dependent at {frequency_hz[worst]:g} Hz (smallest eigenvalue"
-            f" {max(smallest[worst], 0.0):.1e} of their spectra scaled to power 1), expected independent sources"
-        )
 
 
 def _h2(spectra: Spectra, cross: np.ndarray, excited: np.ndarray) -> np.ndarray:
