@@ -72,12 +72,8 @@ def orders_of(max_order: int, shape: tuple[int, ...], lost: int) -> tuple[range,
         more = f", {lost} more are omitted because a response is not finite there" if lost else ""
         raise ValueError(f"the band has {counted(count, 'line')}, expected at least {LEAST_LINES}{more}")
     most = min(max_order, count // 4, max(LARGEST_COMPANION // references, 2))
-    remarks = []
-    if most < max_order:
-        remarks.append(
-            f"largest order reduced from {max_order} to {most}: {count} lines, {counted(references, 'reference')}"
-        )
-    return range(min(FIRST_ORDER, most), most + 1, ORDER_STEP), remarks
+    reduced = f"largest order reduced from {max_order} to {most}: {count} lines, {counted(references, 'reference')}"
+    return range(min(FIRST_ORDER, most), most + 1, ORDER_STEP), [reduced] if most < max_order else []
 
 
 Method = Literal["polyreference", "lsce"]

@@ -152,24 +152,14 @@ def lsce_poles(
     if rows < orders[-1]:
         raise ValueError(f"the band has {frequency_hz.size} lines, too few for order {orders[-1]} of method 'lsce'")
     seconds = 1.0 / (step * impulse.shape[0])
-    inputs = frf.shape[2]
-    normal = _normal_matrix(impulse[SKIPPED:], rows, orders[-1])
+    _, outputs, inputs = frf.shape
+    sample = SKIPPED + np.arange(rows)[:, None] + np.arange(orders[-1] + 1)
+    windows = (impulse[sample, o].reshape(rows, -1) for o in range(outputs))
+    normal = sum((window.T @ window for window in windows), np.zeros(()))  # of the samples from row to row + order
     for order in orders:
         size = (order + 1) * inputs
         z, participation = stable_roots(normal[:size, :size], inputs)
         yield order, np.log(z) / seconds + 2j * np.pi * frequency_hz[0], participation
-
-
-def _normal_matrix(impulse: np.ndarray, rows: int, order: int) -> np.ndarray:
-    """Sum over outputs of W^T W, W [row, (k, input)] the samples from row to row + order."""
-    _, outputs, inputs = impulse.shape
-    size = (order + 1) * inputs
-    total = np.zeros((size, size))
-    sample = np.arange(rows)[:, None] + np.arange(order + 1)[None, :]
-    for o in range(outputs):
-        windows = impulse[sample, o, :].reshape(rows, size)
-        total += windows.T @ windows
-    return total
 
 
 Estimator = Callable[[np.ndarray, np.ndarray, range], Iterator[tuple[int, np.ndarray, np.ndarray]]]
