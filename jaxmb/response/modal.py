@@ -221,7 +221,7 @@ def modes(tangent: Tangent) -> Modes:
     if tangent.fractional is not None:
         E, order = np.asarray(tangent.fractional.matrix), float(tangent.fractional.order)
         found = fractional_modes(M, C, K.astype(complex), E, order)
-        return _modes(*found, np.zeros(0))
+        return modes_of(*found, np.zeros(0))
     if n > FEW:
         root, shapes, proportional = (np.asarray(part) for part in _damped_modes(tangent))
         if proportional:
@@ -232,9 +232,9 @@ def modes(tangent: Tangent) -> Modes:
                 first_root * np.einsum("ni,nm,mi->i", real_shapes, M, real_shapes)
             )  # s^2 mu + s c + 1 = 0 has two roots
             real = np.sort(np.concatenate([first_root, second_root]))
-            return _modes(root[oscillating][order], shapes[:, oscillating][:, order], real)
+            return modes_of(root[oscillating][order], shapes[:, oscillating][:, order], real)
         if tangent.structural is not None and not C.any() and np.isfinite(shapes).all():
-            return _modes(*_coupled_by_losses(np.real(shapes), M, np.asarray(tangent.structural)), np.zeros(0))
+            return modes_of(*_coupled_by_losses(np.real(shapes), M, np.asarray(tangent.structural)), np.zeros(0))
     values, shapes = first_order_modes(M, C, K)
     order = np.argsort(np.abs(values), kind="stable")
     size = REAL * np.abs(values)
@@ -242,7 +242,7 @@ def modes(tangent: Tangent) -> Modes:
     elastic = np.abs(values) ** 2 > LEAST_STIFFNESS * stiffest  # of a rigid-body mode, rounding makes any number
     pairs = order[((np.imag(values) > size) & elastic)[order]]
     real = np.sort(np.real(values[np.abs(np.imag(values)) <= size]))
-    return _modes(values[pairs], shapes[:, pairs], real)
+    return modes_of(values[pairs], shapes[:, pairs], real)
 
 
 def first_order_modes(
@@ -395,7 +395,7 @@ def _in_order(
     """The first n eigenvalues and shapes, oscillating ones first, and whether each oscillates."""
     above = values.imag > REAL * jnp.abs(values)
     order = jnp.argsort(jnp.where(above, jnp.abs(values), jnp.inf))[: shapes.shape[0]]
-    return values[order], _unit_shapes(shapes[:, order]), above[order]
+    return values[order], unit_shapes(shapes[:, order]), above[order]
 
 
 @typed_arguments
@@ -411,7 +411,7 @@ def undamped_modes(tangent: Tangent) -> Modes:
     values, vectors = symmetric_pencil(tangent.stiffness, tangent.mass)
     keep = np.asarray(values) > LEAST_STIFFNESS * np.abs(values).max(initial=0.0)
     eigenvalue = 1j * np.sqrt(np.asarray(values)[keep])
-    return _modes(eigenvalue, np.asarray(vectors)[:, keep].astype(complex), np.zeros(0))
+    return modes_of(eigenvalue, np.asarray(vectors)[:, keep].astype(complex), np.zeros(0))
 
 
 def select_modes(found: Modes, keep: Bool[np.ndarray, "mode"]) -> Modes:
@@ -545,20 +545,21 @@ def state_matrix(M: Any, C: Any, K: Any, xp: Any) -> Any:
     return xp.concatenate([xp.broadcast_to(upper, solved.shape), -solved], axis=-2)
 
 
-def _unit_shapes(shapes: Any) -> Any:
-    """Columns scaled so that the largest component of each is 1; NumPy in, NumPy out."""
+def unit_shapes(shapes: Any) -> Any:
+    """Columns scaled so that the largest component of each is 1, columns of zeros unchanged; NumPy in, NumPy out."""
     if not shapes.size:
         return shapes
     xp: Any = np if isinstance(shapes, np.ndarray) else jnp
-    return shapes / xp.take_along_axis(shapes, xp.argmax(xp.abs(shapes), axis=0)[None, :], axis=0)
+    largest = xp.take_along_axis(shapes, xp.argmax(xp.abs(shapes), axis=0)[None, :], axis=0)
+    return shapes / xp.where(largest == 0.0, 1.0, largest)
 
 
-def _modes(eigenvalue: np.ndarray, shape: np.ndarray, overdamped: np.ndarray) -> Modes:
+def modes_of(eigenvalue: np.ndarray, shape: np.ndarray, overdamped: np.ndarray) -> Modes:
     """`Modes` of eigenvalues with Im > 0, shapes of any scale and overdamped roots."""
     size = np.abs(eigenvalue)
     frequency_hz, damped_frequency_hz = size / (2 * np.pi), np.imag(eigenvalue) / (2 * np.pi)
     damping_ratio = -np.real(eigenvalue) / size
-    columns = (frequency_hz, damped_frequency_hz, damping_ratio, eigenvalue, _unit_shapes(shape), overdamped)
+    columns = (frequency_hz, damped_frequency_hz, damping_ratio, eigenvalue, unit_shapes(shape), overdamped)
     return Modes(*(jax.device_put(c) for c in columns))
 
 

@@ -16,7 +16,7 @@ from jaxmb.machine.build import Model
 from jaxmb.machine.families import OF_DAMPING
 from jaxmb.measurement.frf_set import split_dof
 from jaxmb.response.frf import response_rows
-from jaxmb.response.modal import Modes, mac, modes, paired_modes
+from jaxmb.response.modal import Modes, mac, modes, modes_of, paired_modes
 
 GOVERNS = 0.5
 """Share of a mode's stiffness or damping above which a parameter governs the mode, as a coordinate with half of the
@@ -111,9 +111,7 @@ def modal_agreement(entry: Entry, view: MotionView, model: Model) -> ModalAgreem
     points = tuple((node, direction if sign > 0 else f"-{direction}") for node, direction, sign in dofs)
     at_sensors = np.asarray(_rows(model, vibration.q, points)) @ np.asarray(found.shape)
     fitted = dataclasses.replace(found, shape=jax.device_put(at_sensors))
-    known = ("frequency_hz", "damped_frequency_hz", "damping_ratio", "eigenvalue", "shape")
-    numbers = {name: getattr(measured, name) for name in known}
-    reference = Modes(**jax.device_put(numbers), overdamped=jax.device_put(np.zeros(0)))
+    reference = modes_of(measured.eigenvalue, measured.shape, np.zeros(0))
     likeness = np.asarray(mac(at_sensors, np.asarray(measured.shape)))
     # with one sensor the MAC of any two shapes is 1
     shapes = likeness if len(points) > 1 else None

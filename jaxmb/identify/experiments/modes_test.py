@@ -28,7 +28,7 @@ from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.tangent import LinearizeAt
 from jaxmb.response.frf_kind import Point, dof_names
-from jaxmb.response.modal import energy_shares, oscillating_modes, selected_modes
+from jaxmb.response.modal import energy_shares, oscillating_modes, selected_modes, unit_shapes
 
 UNPAIRABLE = 1e12
 """Squared error of an inadmissible pair: larger than that of any other, and finite."""
@@ -114,7 +114,7 @@ class ModesTest(PostureTest):
         seen = (view.output_rows @ shape).T.reshape(*near.shape, -1).swapaxes(1, 2)
         share = jnp.diagonal(self._shares(view, shape[:, ::count]))
         (frequency, damping, mac), errors = self._compared(value.reshape(near.shape), seen, share)
-        return PairedModes(frequency, damping, share, mac, _scaled(seen[..., 0]), errors)
+        return PairedModes(frequency, damping, share, mac, unit_shapes(seen[..., 0].T).T, errors)
 
     def _shares(self, view: MotionView, shape: Complex[Array, "x n"]) -> Float[Array, "m n"]:
         """Share of the dominant coordinates of each measured mode in the strain energy of each predicted mode; 0 where
@@ -211,14 +211,6 @@ class ModesTest(PostureTest):
     def vibration(self) -> "ModesVibration":
         """Linearized motion at its posture."""
         return ModesVibration(self)
-
-
-def _scaled(shape: Complex[Array, "m o"]) -> Complex[Array, "m o"]:
-    """Shapes with the largest component 1; 0 where all components are."""
-    if not shape.shape[1]:
-        return shape
-    largest = jnp.take_along_axis(shape, jnp.argmax(jnp.abs(shape), axis=1)[:, None], axis=1)
-    return shape / jnp.where(largest == 0.0, 1.0, largest)
 
 
 class ModesNoise(Noise[ModesTest]):
