@@ -37,9 +37,11 @@ def unit_scale(unit: str, kind: FrfKind) -> float:
     Raises:
         ValueError: the unit is invalid, or not that of the kind.
     """
+    wanted = SI_UNITS[kind]
+    if unit == wanted:
+        return 1.0
     import pint  # imported here: its import takes a third of a second
 
-    wanted = SI_UNITS[kind]
     if len(unit) > LONGEST_UNIT:
         raise ValueError(f"unit '{unit[:20]}...' has {len(unit)} characters, expected one such as '{wanted}'")
     try:

@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxmb.io.validation import Table
 from jaxmb.measurement.files.uff_datasets import Dataset
-from jaxmb.measurement.frf_set import SI_UNITS, UNKNOWN, unit_over, unit_scale
+from jaxmb.measurement.frf_set import UNKNOWN, unit_over, unit_scale
 from jaxmb.response.frf_kind import FrfKind
 
 FUNCTION_TYPES: Mapping[int, str] = {
@@ -31,6 +31,10 @@ _AXIS = (
     (10, int, "data type"), *(((5, int, "exponent of a unit"),) * 3), (21, str, "label"), (21, str, "unit")
 )  # fmt: skip
 COLUMNS: Mapping[int, tuple[tuple[int, type, str], ...]] = {
+    0: (
+        (6, int, "dataset"), (1, str, "mark of binary data"), (6, int, "byte order"),
+        (6, int, "floating point format"), (12, int, "number of header lines"), (12, int, "number of data bytes"),
+    ),
     6: (
         (5, int, "function type"), (10, int, "function number"), (5, int, "version"), (10, int, "load case"),
         (11, str, "response entity"), (10, int, "response node"), (4, int, "response direction"),
@@ -42,7 +46,7 @@ COLUMNS: Mapping[int, tuple[tuple[int, type, str], ...]] = {
     ),
     8: _AXIS, 9: _AXIS, 10: _AXIS, 11: _AXIS,
 }  # fmt: skip
-"""Width, type and name of the fields of each record."""
+"""Width, type and name of the fields of each record; 0 is the line with the number of the dataset."""
 CONTENTS = {int: "a whole number", float: "a number"}
 DOF_PARTS = ("entity", "node", "direction")
 DIRECTIONS = range(-6, 7)
@@ -105,7 +109,7 @@ def read_function(dataset: Dataset) -> Function:
     Raises:
         ValueError: a field of the header is invalid; the message names record and line.
     """
-    fields = {record: _fields(dataset, record) for record in COLUMNS}
+    fields = {record: _fields(dataset, record) for record in range(6, 12)}
     for record, name, valid, expected in LIMITS:
         if fields[record][name] not in valid:
             raise ValueError(
@@ -153,7 +157,7 @@ def own_record(function: Function) -> Table:
 
 def _fields(dataset: Dataset, record: int) -> Table:
     """Fields of a record by name; a blank number is 0, as in Fortran."""
-    line, start, fields = dataset.header[record - 1], 0, {}
+    line, start, fields = (dataset.first, *dataset.header)[record], 0, {}
     for width, contents, name in COLUMNS[record]:
         field = line[start : start + width].strip()
         start += width
@@ -301,31 +305,17 @@ def _unit(kind: FrfKind, above: str, below: str, system: Units | None, function:
         above, below = above or f"{length}{seconds}", below or f"{system.force}{lever}"
     if not above:
         return UNKNOWN
-    candidates = [unit_over(above, below)] if below else []
-    candidates.append(above)  # some programs write the unit of the whole ratio there
-    for unit in candidates:
-        if unit == SI_UNITS[kind]:
-            return unit
+    # some programs write the unit of the whole ratio as that of the response; the unit of the force may be missing
+    ratio = unit_over(above, below or "N")
+    candidates = {ratio: ratio, above: above} if below else {above: above, ratio: UNKNOWN}
     reasons = []
-    for unit in candidates:
+    for unit, found in candidates.items():
         try:
             unit_scale(unit, kind)
+            return found
         except ValueError as error:
             reasons.append(str(error))
-        else:
-            return unit
-    if not below and kind == _motion(above):
-        return UNKNOWN  # the unit of the force is missing
     raise ValueError(f"{where}: {reasons[0]}")
-
-
-def _motion(unit: str) -> FrfKind | None:
-    """Kind of response by its unit of displacement, velocity or acceleration; None for others."""
-    for kind in FRF_KINDS.values():
-        with contextlib.suppress(ValueError):
-            unit_scale(f"{unit}/N", kind)
-            return kind
-    return None
 
 
 def _spelt(label: str, rotates: bool) -> str:
@@ -349,14 +339,7 @@ def binary_size(dataset: Dataset) -> int:
         ValueError: the first line specifies another number, or a format other than IEEE.
     """
     function = read_function(dataset)
-    header = dataset.first[7:].ljust(73)
-    names = ("byte order", "floating point format", "number of header lines", "number of data bytes")
-    ends = (0, 6, 12, 24, 36)
-    found = [header[a:b].strip() for a, b in itertools.pairwise(ends)]
-    for name, field in zip(names, found, strict=True):
-        if not (field.isascii() and field.isdigit()):
-            raise ValueError(f"{function.location}: {name} is '{field}', expected a whole number")
-    order, form, lines, declared = map(int, found)
+    _, _, order, form, lines, declared = _fields(dataset, 0).values()
     if order not in BYTE_ORDERS or form != IEEE_754 or lines != 11:
         raise ValueError(
             f"{function.location}: byte order {order}, format {form}, {lines} header lines,"
