@@ -29,7 +29,7 @@ from jaxmb.measurement.frf_set import (
 )
 from jaxmb.measurement.reciprocity import stack_inputs
 from jaxmb.measurement.records.impacts import HitTest, cut_hits, double_hit, estimate_frf_from_hits, find_hits
-from jaxmb.measurement.records.schema import Channels, DataFile, Hits, Noise, Periodic, PublicData, Record, RecordsFile
+from jaxmb.measurement.records.schema import DataFile, Hits, Noise, Periodic, PublicData, RecordsFile
 from jaxmb.measurement.records.spectra import decay_of_end_level
 from jaxmb.measurement.records.time_records import estimate_frf, estimate_periodic_frf, leakage_remark
 
@@ -332,8 +332,10 @@ def _records(description: RecordsFile, path: Path) -> tuple[TimeRecord, ...]:
         with error_location(f"{path}: record number {number}"):
             file = data_path(record, description.public, path.parent)
             rate = description.sample_rate_hz
-            force = _channels(file, record, description.forces, rate)
-            response = _channels(file, record, description.responses, rate)
+            force, response = (
+                read_columns(file, channels.variable or record.variable, channels.numbers, rate) * channels.factors
+                for channels in (description.forces, description.responses)
+            )
             if force.shape[0] != response.shape[0]:
                 raise ValueError(
                     f"force has {force.shape[0]} samples and response {response.shape[0]}, expected the same number"
@@ -380,11 +382,6 @@ def data_path(data: DataFile, public: PublicData | None, folder: Path) -> Path:
         f"{data.public} is public data that do not come with jaxmb, and {reason}: expected {public.file} of"
         f" {public.repository} at commit {public.commit} as {data.public} in the folder that {DATA_FOLDER} names"
     )
-
-
-def _channels(file: Path, record: Record, channels: Channels, sample_rate_hz: float) -> np.ndarray:
-    values = read_columns(file, channels.variable or record.variable, channels.numbers, sample_rate_hz)
-    return values * np.asarray(channels.factors)
 
 
 def _unit(description: RecordsFile) -> str:
