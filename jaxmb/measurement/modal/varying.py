@@ -249,8 +249,7 @@ def fit_varying_poles(lines: Window, first: VaryingModes, known: bool = False) -
     moves = float(np.sum(1.0 - equations.variance / std**2))
     unknown = 2.0 * outputs * (count + 2 * inputs) + 2.0 * count * inputs + max(moves, 0.0)
     spare = max(2.0 * lines.weight.size - unknown, 1.0)
-    squares = float(np.sum(np.abs(point.left) ** 2))
-    variance = squares / spare
+    variance = float(np.sum(np.abs(point.left) ** 2)) / spare
     normal = equations.normal
     covariance = np.linalg.pinv(normal, hermitian=True).reshape(2, normal.shape[0] // 2, 2, -1)[:, :count, :, :count]
     covariance = np.einsum("arbr->rab", covariance) * max(variance, 1.0)

@@ -270,19 +270,18 @@ class _Run(NamedTuple):
 
 def _of_coordinate(measured: np.ndarray, std: np.ndarray, density: float | None, step: float) -> tuple[_Run, float]:
     """Filter result of one coordinate, and its jerk density."""
-    if density is not None:
-        return _filtered(measured, std, density, step), density
-    part, unit = measured[:SEARCHED], std[0] ** 2
+    if density is None:
+        part, unit = measured[:SEARCHED], std[0] ** 2
 
-    def cost(logarithm: float) -> float:
-        return -_filtered(part, std, unit * 10.0**logarithm, step).log_likelihood
+        def cost(logarithm: float) -> float:
+            return -_filtered(part, std, unit * 10.0**logarithm, step).log_likelihood
 
-    tried = np.linspace(LEAST, MOST, GRID)
-    best = int(np.argmin([cost(one) for one in tried]))
-    bounds = tried[max(best - 1, 0)], tried[min(best + 1, GRID - 1)]
-    searched: Any = scipy.optimize.minimize_scalar(cost, bounds=bounds, method="bounded", options={"xatol": CLOSE})
-    likeliest = unit * 10.0 ** float(searched.x)
-    return _filtered(measured, std, likeliest, step), likeliest
+        tried = np.linspace(LEAST, MOST, GRID)
+        best = int(np.argmin([cost(one) for one in tried]))
+        bounds = tried[max(best - 1, 0)], tried[min(best + 1, GRID - 1)]
+        found: Any = scipy.optimize.minimize_scalar(cost, bounds=bounds, method="bounded", options={"xatol": CLOSE})
+        density = float(unit * 10.0**found.x)
+    return _filtered(measured, std, density, step), density
 
 
 def _filtered(measured: np.ndarray, std: np.ndarray, density: float, step: float) -> _Run:
