@@ -225,27 +225,40 @@ def solved_by(root: np.ndarray, right: np.ndarray) -> np.ndarray:
 def shapes(lines: Lines, eigenvalue: np.ndarray, participation: np.ndarray) -> np.ndarray:
     """Shapes [output, r] of poles with their participations [r, input]."""
     g = pole_functions(lines, eigenvalue)
-    size = 2 * eigenvalue.size
     gram = np.tensordot(g, g, axes=(0, 0))
-    normal = between(participation.T, gram, participation.T).sum(axis=0).reshape(size, size)
-    data = np.tensordot(lines.responses, g, axes=(0, 0))
-    right = turned(participation.T, data).sum(axis=1)
-    solved = solved_by(inverse_root(normal), right.reshape(-1, size).T).reshape(eigenvalue.size, 2, -1)
-    return (solved[:, 0] + 1j * solved[:, 1]).T
+    return fitted_shapes(lines, g, gram, participation, np.ones((1, participation.shape[1])))[0]
+
+
+def fitted_shapes(
+    lines: Lines, g: np.ndarray, gram: np.ndarray, participation: np.ndarray, weight: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Shapes [output, r] by weighted least squares, all inputs of an output together, and the root of their covariance
+    [output, 2 r, 2 r] (see `inverse_root`).
+
+    Args:
+        lines: the responses.
+        g: `pole_functions` of the poles.
+        gram: inner products of these [r, 2, r, 2].
+        participation: [r, input]
+        weight: of each response [output, input]; or [1, input] for all outputs, which then have one root.
+    """
+    outputs, count = lines.responses.shape[1], len(participation)
+    normal = np.tensordot(weight, between(participation.T, gram, participation.T), axes=1)
+    root = inverse_root(normal.reshape(len(weight), 2 * count, 2 * count))
+    right = turned(participation.T, np.tensordot(lines.responses, g, axes=(0, 0)))
+    right = np.sum(weight[:, :, None, None] * right, axis=1).reshape(outputs, 2 * count, 1)
+    solved = solved_by(root, right).reshape(outputs, count, 2)
+    return solved[..., 0] + 1j * solved[..., 1], root
 
 
 def residual_terms(
     lines: Lines, frf: np.ndarray, eigenvalue: np.ndarray, shape: np.ndarray, participation: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Least-squares U and L [output, input] for given poles, shapes and participations."""
-    bare = dataclasses.replace(lines, residual=np.zeros((2 * lines.s.size, 0)))
-    g = pole_functions(bare, eigenvalue)
-    product = shape[:, None, :] * participation.T
-    weighted = _stack(frf / lines.level[:, None, None])
-    residual = weighted - np.tensordot(g, np.stack([np.real(product), np.imag(product)]), axes=((1, 2), (3, 0)))
+    modes = lines.s[:, None, None] ** lines.power * _pole_sum(lines.s, eigenvalue, shape, participation)
+    values = (frf - modes) / lines.level[:, None, None]
     terms = lines.s[:, None] ** np.array([lines.power, lines.power - 2.0]) / lines.level[:, None]
     norm = np.linalg.norm(terms, axis=0)
-    values = residual[: lines.s.size] + 1j * residual[lines.s.size :]
     solved = np.linalg.lstsq(terms / norm, values.reshape(lines.s.size, -1), rcond=None)[0] / norm[:, None]
     upper, lower = solved.reshape(2, *frf.shape[1:])
     return upper, lower

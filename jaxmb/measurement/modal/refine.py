@@ -8,6 +8,7 @@ from jaxmb.measurement.frf_set import largest_of_rows
 from jaxmb.measurement.modal.model import (
     Lines,
     between,
+    fitted_shapes,
     inverse_root,
     pole_functions,
     solved_by,
@@ -184,17 +185,10 @@ def _equations(lines: Lines, noise: np.ndarray, eigenvalue: np.ndarray, particip
     gram = (both.T @ both).reshape(2, count, 2, 2, count, 2)
     gg, gh, hh = gram[0, :, :, 0], gram[0, :, :, 1], gram[1, :, :, 1]
 
-    # shapes, all inputs of an output together
-    of_shapes = np.tensordot(weight, between(participation.T, gg, participation.T), axes=1)
-    right = turned(participation.T, np.tensordot(lines.responses, g, axes=(0, 0)))
-    right = np.einsum("oi,oirp->orp", weight, right)
-    size = 2 * count
-    root = inverse_root(of_shapes.reshape(outputs, size, size))
-    solved = solved_by(root, right.reshape(outputs, size, 1)).reshape(outputs, count, 2)
-    psi = solved[..., 0] + 1j * solved[..., 1]
+    psi, root = fitted_shapes(lines, g, gg, participation, weight)
     residue = psi[:, None, :] * participation.T
     remainder = lines.responses - np.tensordot(
-        g, np.stack([residue.real, residue.imag], axis=-1), axes=((1, 2), (2, 3))
+        g, np.stack([np.real(residue), np.imag(residue)], axis=-1), axes=((1, 2), (2, 3))
     )
 
     # derivatives with respect to poles (through h) and participations (through g)
@@ -219,8 +213,8 @@ def _equations(lines: Lines, noise: np.ndarray, eigenvalue: np.ndarray, particip
         normal[1 + i, :, :, 1 + i] = (w * squares).sum(axis=0)
         cross[:, :, :, 0] += w * between(participation[:, i], gh, residue[:, i])
         cross[:, :, :, 1 + i] = w * between(participation[:, i], gg, psi)
-    columns = cross.reshape(outputs, size, gradient.size)
-    explained = (np.swapaxes(root, 1, 2) @ columns).reshape(outputs * size, gradient.size)
+    columns = cross.reshape(outputs, 2 * count, gradient.size)
+    explained = (np.swapaxes(root, 1, 2) @ columns).reshape(outputs * 2 * count, gradient.size)
     reduced = normal.reshape(gradient.size, gradient.size) - explained.T @ explained
     cost = float(np.sum(remainder**2 * weight))
     return _Equations(cost, psi, remainder, gradient, reduced, root, columns)
