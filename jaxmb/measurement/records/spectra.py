@@ -277,9 +277,6 @@ def without_window_damping(eigenvalue: Number, decay_1_s: float) -> Number:
 
 def force_window(samples: int, start: int, stop: int, taper: int) -> np.ndarray:
     """Window [samples] of 1 from start to stop, followed by a half-cosine taper to 0, and 0 elsewhere."""
-    window = np.zeros(samples)
-    window[start:stop] = 1.0
-    fall = 0.5 * (1.0 + np.cos(np.pi * np.arange(1, taper + 1) / (taper + 1)))
-    length = min(taper, samples - stop)
-    window[stop : stop + length] = fall[:length]
-    return window
+    sample = np.arange(samples)
+    fall = 0.5 * (1.0 + np.cos(np.pi * np.clip((sample - stop + 1) / (taper + 1), 0.0, 1.0)))
+    return np.where(sample >= start, fall, 0.0)
