@@ -50,19 +50,18 @@ def read_motion(
     names = tuple(name for name in coordinates if name in columns)
     absent = np.full(len(table), np.nan)
 
-    def part(what: str) -> np.ndarray:
-        return np.stack([columns.get(f"{name}.{what}", absent) for name in names], axis=1)
-
-    def measured(what: str) -> np.ndarray | None:
-        return part(what) if any(f"{name}.{what}" in columns for name in names) else None
-
+    measured = {
+        what: np.stack([columns.get(f"{name}.{what}", absent) for name in names], axis=1)
+        for what in PARTS
+        if what == "torque" or any(f"{name}.{what}" in columns for name in names)
+    }
     record = MotionRecord(
         time_s=columns["time_s"],
         names=names,
         position=np.stack([columns[name] for name in names], axis=1),
-        effort=part("torque"),
-        velocity=measured("velocity"),
-        acceleration=measured("acceleration"),
+        effort=measured["torque"],
+        velocity=measured.get("velocity"),
+        acceleration=measured.get("acceleration"),
         temperature=columns.get(TEMPERATURE),
     )
     with error_location(str(path)):

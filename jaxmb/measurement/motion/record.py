@@ -189,10 +189,9 @@ class MotionRecord:
     @property
     def doubtful_rate(self) -> str:
         """Doubt about the unit of time at a sampling rate at which controllers do not record; empty for others."""
-        if self.rate_hz >= LEAST_RATE_HZ:
-            return ""
         span = float(self.time_s[-1] - self.time_s[0])
-        return f"{self.rate_hz:.3g} samples per second over {span:.3g} s: is time_s in ms?"
+        doubt = f"{self.rate_hz:.3g} samples per second over {span:.3g} s: is time_s in ms?"
+        return doubt if self.rate_hz < LEAST_RATE_HZ else ""
 
 
 def resampled(record: MotionRecord, rate_hz: float) -> MotionRecord:
