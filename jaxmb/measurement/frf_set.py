@@ -199,10 +199,9 @@ def of_each_input(coherence: np.ndarray, frf: np.ndarray, averages: int | None) 
     # relative to the largest one: squares of very small responses would underflow
     power = (np.where(known, size, 0.0) / np.where(largest > 0.0, largest, 1.0)) ** 2
     c = coherence[:, :, None]
-    chance = chance_correlation(averages, inputs) ** 2
-    signal = c * power
+    signal, noise = c * power, (1.0 - c) * chance_correlation(averages, inputs) ** 2
     with np.errstate(invalid="ignore", divide="ignore"):
-        each = np.where(signal == 0.0, 0.0, signal / (signal + (1.0 - c) * power.sum(axis=2, keepdims=True) * chance))
+        each = np.where(signal == 0.0, 0.0, signal / (signal + noise * power.sum(axis=2, keepdims=True)))
     return np.where(known, each, np.nan)
 
 
