@@ -100,7 +100,7 @@ def numbers(name: str, values: object, dtype: type) -> np.ndarray:
         return values
     try:
         array = np.array(values)
-        if array.dtype.kind not in ("biuf" if dtype is float else "biufc"):
+        if array.dtype.kind not in ("iuf" if dtype is float else "iufc"):
             raise ValueError(f"found {array.dtype}")
         return array.astype(dtype, order="C", copy=False)
     except (TypeError, ValueError) as error:
@@ -312,6 +312,14 @@ class FrfSet:
     def finite(self) -> np.ndarray:
         """Mask [freq, output, input] of the finite values."""
         return np.isfinite(self.frf)
+
+
+def check_same(found: FrfSet, expected: FrfSet, fields: Iterable[str], label: str, reference: str) -> None:
+    """Raise ValueError for the first field in which a set, "hit 3", differs from a reference, "the averages"."""
+    for field in fields:
+        a, b = getattr(expected, field), getattr(found, field)
+        if a != b:
+            raise ValueError(f"{field} of {label} is {b!r}, expected {a!r} as in {reference}")
 
 
 def check_phase(frf_set: FrfSet) -> None:

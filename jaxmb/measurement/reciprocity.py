@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from jaxmb.io.validation import check_choice, check_distinct
-from jaxmb.measurement.frf_set import FrfSet, dof_indices, of_each_input, split_dof
+from jaxmb.measurement.frf_set import FrfSet, check_same, dof_indices, of_each_input, split_dof
 
 Keep = Literal["mean", "upper", "lower"]
 
@@ -149,10 +149,7 @@ def stack_inputs(sets: Sequence[FrfSet]) -> FrfSet:
         raise ValueError("there are no sets to join, expected at least one")
     first = sets[0]
     for number, other in enumerate(sets[1:], 2):
-        for name in ("kind", "unit", "outputs", "decay_1_s", "posture"):
-            a, b = getattr(first, name), getattr(other, name)
-            if a != b:
-                raise ValueError(f"{name} of set {number} is {b!r}, expected {a!r} as in set 1")
+        check_same(other, first, ("kind", "unit", "outputs", "decay_1_s", "posture"), f"set {number}", "set 1")
         if first.frequency_hz.shape != other.frequency_hz.shape or not np.allclose(
             first.frequency_hz, other.frequency_hz, rtol=1e-9, atol=0.0
         ):

@@ -55,9 +55,8 @@ def _read_hdf5(path: Path, choice: Choice) -> dict[str, object]:
 
     try:
         with h5py.File(path, "r") as file:
-            top: Any = file
-            holder, names = choice(_hdf5_shapes(top), lambda name: _hdf5_shapes(top[name]))
-            group = top[holder] if holder else top
+            holder, names = choice(_hdf5_shapes(file), lambda name: _hdf5_shapes(file[name]))
+            group: Any = file[holder] if holder else file
             return {name: _hdf5_value(file, group[name], name) for name in names}
     except BROKEN_HDF5 as error:
         raise ValueError(f"cannot be read as HDF5: {error or type(error).__name__}") from None

@@ -10,6 +10,7 @@ from jaxmb.measurement.frf_set import (
     UNKNOWN,
     FrfSet,
     check_phase,
+    check_same,
     dof_indices,
     in_band,
     select_channels,
@@ -177,12 +178,7 @@ def single_hits(data: ModalData, hits: Sequence[FrfSet]) -> SingleHits:
     # a point may have been hit from both sides
     of_name = {name.replace(" -", " "): number for name, number in of_name.items()} | of_name
     for number, hit in enumerate(hits, 1):
-        for what in ("kind", "unit", "decay_1_s"):
-            if getattr(hit, what) != getattr(used, what):
-                expected = getattr(used, what)
-                raise ValueError(
-                    f"{what} of hit {number} is {getattr(hit, what)!r}, expected {expected!r} as in the averages"
-                )
+        check_same(hit, used, ("kind", "unit", "decay_1_s"), f"hit {number}", "the averages")
         if len(hit.inputs) != 1:
             raise ValueError(f"hit {number} has {len(hit.inputs)} inputs, expected one")
         at = of_name.get(hit.inputs[0], of_name.get(hit.inputs[0].replace(" -", " ")))

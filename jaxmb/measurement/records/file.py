@@ -23,7 +23,6 @@ from jaxmb.measurement.frf_set import (
     FrfSet,
     point_names,
     same_unit,
-    to_si,
     unit_over,
     unit_scale,
 )
@@ -162,7 +161,7 @@ class TimeRecord:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     unit: str
-    """Unit of the responses over that of the forces; SI where empty, or "unknown"."""
+    """Unit of the responses over that of the forces, or "unknown"."""
     source: str
     """The file."""
 
@@ -289,8 +288,7 @@ def _from_hits(records: Sequence[TimeRecord], method: Hits, description: Records
 
 
 def _hits_used(test: HitTest, what: str, description: RecordsFile) -> str:
-    unit = description.forces.unit
-    unit = "" if unit == UNKNOWN else f" {unit or 'N'}"
+    unit = "" if description.forces.unit == UNKNOWN else f" {description.forces.unit or 'N'}"
     low, high = (f"{f:.3g}" for f in (min(test.peak_force), max(test.peak_force)))
     return (
         f"{what}: {len(test.accepted)} of {len(test.accepted) + len(test.rejected)} used, peak force"
@@ -341,7 +339,7 @@ def _records(description: RecordsFile, path: Path) -> tuple[TimeRecord, ...]:
                     f"force has {force.shape[0]} samples and response {response.shape[0]}, expected the same number"
                 )
             if file.suffix.lower() in (".uff", ".unv") and unit != UNKNOWN:
-                _check_units(file, description, unit or SI_UNITS[description.kind])
+                _check_units(file, description, unit)
         here = inputs if record.input is None else (record.input,)
         records.append(TimeRecord(force, response, description.sample_rate_hz, here, outputs, unit, str(file)))
     return tuple(records)
@@ -385,14 +383,12 @@ def data_path(data: DataFile, public: PublicData | None, folder: Path) -> Path:
 
 
 def _unit(description: RecordsFile) -> str:
-    """Unit of a response over a force, "" for SI; ValueError where it is not that of the kind."""
+    """Unit of a response over a force; ValueError where it is not that of the kind."""
     force, response = description.forces.unit, description.responses.unit
-    if force is None and response is None:
-        return ""
     if UNKNOWN in (force, response):
         return UNKNOWN
     unit = unit_over(response or SI_UNITS[description.kind].removesuffix("/N"), force or "N")
-    to_si(FrfSet(np.ones(1), np.ones((1, 1, 1)), description.kind, unit=unit, source="the records"))
+    unit_scale(unit, description.kind)
     return unit
 
 

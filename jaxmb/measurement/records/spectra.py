@@ -7,6 +7,7 @@ from typing import Literal, TypeVar, get_args
 import numpy as np
 
 from jaxmb.io.validation import check_choice, finite_number
+from jaxmb.measurement.frf_set import numbers
 
 
 def signal_columns(what: str, values: object) -> np.ndarray:
@@ -19,15 +20,10 @@ def signal_columns(what: str, values: object) -> np.ndarray:
     Raises:
         ValueError: values are not real or finite, empty or of another shape, or a channel is constant.
     """
-    try:
-        array = np.asarray(values)
-    except ValueError as error:  # rows of different lengths
-        raise ValueError(f"{what} is no array of numbers: {error}") from None
-    if array.dtype.kind not in "iuf":
-        raise ValueError(f"{what} holds {array.dtype}, expected real numbers")
+    array = numbers(what, values, float)
     if array.ndim not in (1, 2) or array.size == 0:
         raise ValueError(f"{what} has shape {array.shape}, expected [samples] or [samples, channels], at least one")
-    columns = array.astype(float).reshape(array.shape[0], -1)
+    columns = array.reshape(array.shape[0], -1)
     wrong = np.argwhere(~np.isfinite(columns))
     if wrong.size:
         sample, channel = wrong[0]
