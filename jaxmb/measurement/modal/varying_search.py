@@ -132,11 +132,6 @@ class VaryingSearch:
         alone = [k for k in range(eigenvalue.size) if self._beside(eigenvalue[k]).sum() == 1]
         return np.median(self.modes.std[alone], axis=0) if len(alone) > 1 else None
 
-    def _shift(self) -> np.ndarray:
-        """Common frequency shift of the modes in each response [output]."""
-        shift = self.modes.move[:, :, 0]
-        return np.median(shift, axis=1) if shift.shape[1] > 1 else np.zeros(shift.shape[0])
-
     def _around(self, modes: VaryingModes) -> np.ndarray:
         """Indices of the lines used to fit these modes."""
         place = np.abs(modes.eigenvalue)
@@ -180,13 +175,12 @@ class VaryingSearch:
         self.left = self.left - new.responses(self.s, self.power)
         self.modes = self.modes.part(~inside).and_also(new)
 
-    def _sweep(self, most_alone: int | None = None, report: Callable[[str], None] | None = None) -> int:
+    def _sweep(self, most_alone: int | None = None, report: Callable[[str], None] = lambda _: None) -> int:
         """Number of modes added at peaks of the residual, highest first; only separated ones with `most_alone`."""
         added, lines = 0, self._peaks()
         while lines.size and added != most_alone:
             line, lines = int(lines[0]), lines[1:]
-            if report:
-                report(f"frequencies vary between responses, {self.modes.eigenvalue.size} modes so far")
+            report(f"frequencies vary between responses, {self.modes.eigenvalue.size} modes so far")
             if not self._stands_out(line):
                 continue
             if self._add(line, most_alone is not None):
@@ -373,7 +367,9 @@ class VaryingSearch:
                 continue
             lines = self._window(self._around(group), group)
             now = fit_varying_poles(lines, group, known=True)
-            best = fit_varying_poles(lines, one_less(group, pole, self._shift()), known=True)
+            shift = self.modes.move[:, :, 0]  # common to the modes of a response
+            common = np.median(shift, axis=1) if shift.shape[1] > 1 else np.zeros(len(shift))
+            best = fit_varying_poles(lines, one_less(group, pole, common), known=True)
             one = self._twins(group)[own][0]
             if self._possible(best.modes.eigenvalue) and (one or best.variance < CLEARLY * now.variance):
                 self._replace(inside, best.modes)
