@@ -39,13 +39,12 @@ def read_motion(
     heads, rows = csv_table(Path(path), "numbers")
     with error_location(str(path)):
         _check_heads(heads, coordinates)
-    table = np.empty((len(rows), len(heads)))
-    for i, (number, row) in enumerate(rows):
-        try:
-            table[i] = [float(cell) for cell in row]
-        except ValueError:
-            wrong = next(k for k, cell in enumerate(row) if not is_number(cell))
-            raise InputError(f"{path}: line {number}: {heads[wrong]} is '{row[wrong]}', expected a number") from None
+    try:
+        table = np.array([row for _, row in rows], dtype=float)
+    except ValueError:
+        cells = ((number, head, cell) for number, row in rows for head, cell in zip(heads, row, strict=True))
+        number, head, cell = next(each for each in cells if not is_number(each[2]))
+        raise InputError(f"{path}: line {number}: {head} is '{cell}', expected a number") from None
     columns = dict(zip(heads, table.T, strict=True))
     names = tuple(name for name in coordinates if name in columns)
     absent = np.full(len(table), np.nan)
