@@ -76,9 +76,7 @@ def write_csv(path: Path, frf_set: FrfSet) -> None:
 
 def _lines(file: TextIO) -> Iterator[tuple[int, str]]:
     """Numbered lines; ValueError for one that is too long or not terminated."""
-    number = 0
-    while line := file.readline(LONGEST_LINE):
-        number += 1
+    for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), ""), start=1):
         if not line.endswith(("\n", "\r")):
             what = "is too long" if len(line) == LONGEST_LINE else "does not end: the file may be truncated"
             raise ValueError(f"line {number} {what}, expected a line end after every line")

@@ -81,8 +81,7 @@ def is_overloaded(signal: np.ndarray, full_scale: float | None = None) -> bool:
     if values.size < 3:
         return False
     resolution = np.min(np.diff(values))
-    rest = np.median(signal)
-    reach = np.max(np.abs(signal - rest))
+    reach = np.max(np.abs(signal - np.median(signal)))
     sides = (side for side in (signal, -signal) if side.max() - np.median(side) > AT_REST * reach)
     return any(_flat_top(side, resolution) for side in sides)
 
