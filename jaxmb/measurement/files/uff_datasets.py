@@ -51,13 +51,13 @@ def datasets(file: BinaryIO, data_bytes: Callable[[Dataset], int]) -> Iterator[D
         ValueError: the file is no universal file, is truncated, or a binary dataset has another length than specified.
     """
     reader = _Lines(file)
-    while (line := reader.next()) is not None:
+    while line := reader.next():
         if not line.strip():
             continue
         if line.rstrip() != MARK:
             raise ValueError(f"line {reader.number}: found '{_shown(line)}', expected -1 in columns 5 and 6")
         first = reader.next()
-        if first is None:
+        if not first:
             raise ValueError(f"line {reader.number}: the file ends after the mark -1, expected a dataset")
         yield _dataset(reader, text(first), data_bytes)
 
@@ -80,11 +80,10 @@ class _Lines:
         self.functions = 0
         """Datasets 58 so far."""
 
-    def next(self) -> bytes | None:
+    def next(self) -> bytes:
+        """The next line with its end; empty at the end of the file."""
         line = self.file.readline(LONGEST_LINE)
-        if not line:
-            return None
-        self.number += 1
+        self.number += bool(line)
         if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
             raise ValueError(f"line {self.number} has more than {LONGEST_LINE} characters, expected about 80")
         return line
@@ -103,8 +102,8 @@ def _dataset(reader: _Lines, first: str, data_bytes: Callable[[Dataset], int]) -
     header: list[str] = []
     for record in range(1, HEADER_LINES + 1) if is_function else ():
         found = reader.next()
-        if found is None or not found.endswith(b"\n") or found.rstrip() == MARK:
-            how = "the dataset ends" if found is not None and found.rstrip() == MARK else "the file ends"
+        if not found.endswith(b"\n") or found.rstrip() == MARK:
+            how = "the dataset ends" if found.rstrip() == MARK else "the file ends"
             raise ValueError(f"{dataset.location}: {how} before the end of record {record} of {HEADER_LINES}")
         header.append(text(found))
     dataset = dataclasses.replace(dataset, header=tuple(header))
@@ -113,7 +112,7 @@ def _dataset(reader: _Lines, first: str, data_bytes: Callable[[Dataset], int]) -
             raise ValueError(f"line {dataset.line}: dataset {digits} is binary, expected that of 58 only")
         return dataclasses.replace(dataset, data=_binary_data(reader, dataset, data_bytes(dataset)))
     data = bytearray()
-    while (found := reader.next()) is not None:
+    while found := reader.next():
         if found.rstrip() == MARK:
             return dataclasses.replace(dataset, data=bytes(data))
         data += found
@@ -132,11 +131,11 @@ def _binary_data(reader: _Lines, dataset: Dataset, size: int) -> bytes:
     data = reader.file.read(size)
     reader.number += data.count(b"\n")
     closing = reader.next()
-    if closing is not None and not closing.strip():  # some programs end the data with a line end
+    if not closing.strip():  # some programs end the data with a line end
         closing = reader.next()
-    if closing is None or closing.rstrip() != MARK:
+    if closing.rstrip() != MARK:
         raise ValueError(
-            f"{dataset.location}: found '{_shown(closing or b'')}' after {size} bytes of data, expected the mark -1:"
+            f"{dataset.location}: found '{_shown(closing)}' after {size} bytes of data, expected the mark -1:"
             f" the number of points or the precision contradicts record 7"
         )
     return data

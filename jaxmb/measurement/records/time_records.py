@@ -148,8 +148,8 @@ def estimate_periodic_frf(
     if size.min() <= np.sqrt(SILENT) * size.max():
         raise ValueError(f"the force has no harmonic {lines[np.argmin(size)]}, expected those that were excited")
     frequency_hz, h = lines * rate / period, mean[:, 1:, None] / mean[:, 0, None, None]
-    spectra = frequency_hz, transforms[..., :1], transforms[..., 1:]
-    coherence = estimate(products(*spectra))[1] if count > 1 else None
+    spectra = products(frequency_hz, transforms[..., :1], transforms[..., 1:])
+    coherence = estimate(spectra)[1] if count > 1 else None
     return labelled(FrfSet(frequency_hz, h, "accelerance", coherence=coherence, averages=count, source=SOURCE), labels)
 
 
