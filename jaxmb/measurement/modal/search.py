@@ -393,8 +393,8 @@ def _highest_peak(search: Search, refined: RefinedPoles, residual: np.ndarray) -
     # the largest singular value of complex noise, of standard deviation 1 in real and imaginary parts
     height = float(size[line, 0]) / (np.sqrt(2.0) * sum(np.sqrt(n) for n in residual.shape[1:]))
     omega = 2 * np.pi * search.frequency_hz[line]
-    by_distance = np.argsort(np.abs(np.abs(refined.eigenvalue) - omega))
-    damping = float(damping_ratio(refined.eigenvalue[by_distance[0]])) if by_distance.size else FIRST_DAMPING
+    distance = np.abs(np.abs(refined.eigenvalue) - omega)
+    damping = float(damping_ratio(refined.eigenvalue[np.argmin(distance)])) if distance.size else FIRST_DAMPING
     return height, np.array([omega * (-damping + 1j)]), rows[line, :1]
 
 

@@ -11,9 +11,10 @@ from pydantic import Field, model_validator
 from jaxmb.io.files import csv_table, find_description, read_toml
 from jaxmb.io.validation import InputError, check_distinct, check_known, error_location, known_name, validated
 from jaxmb.machine.values import Angle, Name, NonZero, Number, Part, Positive
-from jaxmb.measurement.motion.record import PARTS, TEMPERATURE, Drives, MotionRecord, check_finite, check_record
+from jaxmb.measurement.motion.record import PARTS, TEMPERATURE, Drives, MotionRecord, check_record
 from jaxmb.measurement.records.file import data_path, is_number, read_columns
 from jaxmb.measurement.records.schema import DataFile, PublicData
+from jaxmb.measurement.records.spectra import check_finite
 
 CURRENTS = ("current", "currents", "i")
 

@@ -8,6 +8,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from jaxmb.measurement.records.spectra import check_finite
+
 Cutoff = float | tuple[float, float]
 """Cut-off of a low-pass filter, Hz: frequency of gain 1/2, or end of the pass band and start of the stop band."""
 ORDER = 4
@@ -276,10 +278,3 @@ def check_record(
             raise ValueError(f"{name} goes to {largest:g}, expected rad or m: is it in degrees, or counts?")
     if np.isnan(record.effort).all():
         raise ValueError(f"no torque was measured, expected a column such as '{record.names[0]}.torque'")
-
-
-def check_finite(name: str, values: np.ndarray) -> None:
-    """Raise ValueError with the first sample that is not a finite number."""
-    wrong = np.flatnonzero(~np.isfinite(values))
-    if wrong.size:
-        raise ValueError(f"{name} is {values[wrong[0]]} at sample {wrong[0] + 1}, expected finite numbers")

@@ -16,6 +16,7 @@ from jaxmb.measurement.records.spectra import (
     estimate,
     exponential_window,
     force_window,
+    one_force,
     products,
     signal_columns,
 )
@@ -163,7 +164,7 @@ def find_hits(
     Raises:
         ValueError: the record or the settings are invalid, or there is no hit.
     """
-    f = _one_force(signal_columns("force", force))
+    f = one_force(signal_columns("force", force), "a hammer")
     rate = finite_number("sample_rate_hz", sample_rate_hz, above=0.0)
     before = round(finite_number("pre_trigger_s", pre_trigger_s, least=0.0) * rate)
     if whole_number("block", block, 16) <= before:
@@ -298,7 +299,7 @@ def _checked_hits(records: Sequence[tuple[object, object]]) -> list[tuple[np.nda
             raise ValueError(f"hit {number} is no pair, expected (force, response)") from None
         with error_location(f"hit {number}"):
             f, y = checked_record(force, response)
-            hits.append((_one_force(f), y))
+            hits.append((one_force(f, "a hammer"), y))
         if hits[-1][1].shape != hits[0][1].shape:
             n, m = hits[0][1].shape
             raise ValueError(
@@ -358,9 +359,3 @@ def _remarks(response: np.ndarray, windowed: np.ndarray, pulse: Pulse) -> list[s
                 " expected a longer record or a faster exponential window"
             )
     return found
-
-
-def _one_force(force: np.ndarray) -> np.ndarray:
-    if force.shape[1] != 1:
-        raise ValueError(f"force has {force.shape[1]} channels, expected the one of a hammer")
-    return force[:, 0]

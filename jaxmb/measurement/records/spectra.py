@@ -24,12 +24,8 @@ def signal_columns(what: str, values: object) -> np.ndarray:
     if array.ndim not in (1, 2) or array.size == 0:
         raise ValueError(f"{what} has shape {array.shape}, expected [samples] or [samples, channels], at least one")
     columns = array.reshape(array.shape[0], -1)
-    wrong = np.argwhere(~np.isfinite(columns))
-    if wrong.size:
-        sample, channel = wrong[0]
-        raise ValueError(
-            f"{what} {channel + 1} is {columns[sample, channel]} at sample {sample + 1}, expected finite numbers"
-        )
+    for channel, column in enumerate(columns.T, start=1):
+        check_finite(f"{what} {channel}", column)
     largest = np.abs(columns).max()
     if largest > 1e100:
         raise ValueError(f"{what} holds {largest:g}, expected numbers whose squares are finite")
@@ -37,6 +33,20 @@ def signal_columns(what: str, values: object) -> np.ndarray:
     if still.size:
         raise ValueError(f"{what} {still[0] + 1} is {columns[0, still[0]]:g} throughout, expected a signal")
     return columns
+
+
+def check_finite(name: str, values: np.ndarray) -> None:
+    """Raise ValueError with the first sample that is not a finite number."""
+    wrong = np.flatnonzero(~np.isfinite(values))
+    if wrong.size:
+        raise ValueError(f"{name} is {values[wrong[0]]} at sample {wrong[0] + 1}, expected finite numbers")
+
+
+def one_force(force: np.ndarray, test: str) -> np.ndarray:
+    """The force [n] of a record [n, 1]; ValueError where it has more channels, in a test such as "a hammer"."""
+    if force.shape[1] != 1:
+        raise ValueError(f"force has {force.shape[1]} channels, expected the one of {test}")
+    return force[:, 0]
 
 
 def checked_record(force: object, response: object) -> tuple[np.ndarray, np.ndarray]:

@@ -16,6 +16,7 @@ from jaxmb.measurement.records.spectra import (
     checked_record,
     effective_averages,
     estimate,
+    one_force,
     products,
     segment_window,
     summed,
@@ -134,8 +135,7 @@ def estimate_periodic_frf(
 
     f, y = checked_record(force, response)
     rate = finite_number("sample_rate_hz", sample_rate_hz, above=0.0)
-    if f.shape[1] != 1:
-        raise ValueError(f"force has {f.shape[1]} channels, expected the one of a periodic test")
+    one_force(f, "a periodic test")
     period = whole_number("period", period, 4)
     if period > f.shape[0]:
         raise ValueError(f"period is {period} samples, expected at most the {f.shape[0]} of the record")
