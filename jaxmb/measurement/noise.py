@@ -2,7 +2,6 @@
 
 import itertools
 import warnings
-from collections.abc import Callable
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -92,7 +91,7 @@ def systematic(errors: np.ndarray, present: np.ndarray, window: float = 1.0) -> 
     if power == 0.0:
         return 0.0
     usual, largest = float(np.median(np.abs(errors[present]))) * NORMAL, 0.0
-    for products in (_along(int(np.ceil(FIRST_LAG * window))), _across):
+    for products in (lambda each: _along(each, int(np.ceil(FIRST_LAG * window))), _across):
         clipped = products(np.clip(errors, -CLIPPED_AT * usual, CLIPPED_AT * usual))
         # standard deviation of a sum of independent products, whatever their sizes
         std = np.sqrt(sum(float(np.sum(each**2)) for each in clipped))
@@ -120,17 +119,13 @@ def smooth_share(errors: np.ndarray, present: np.ndarray) -> float:
     return 1.0 - of_scatter / of_errors if of_errors > SMOOTH * of_scatter else 0.0
 
 
-def _along(first: int) -> Callable[[np.ndarray], list[np.ndarray]]:
+def _along(errors: np.ndarray, first: int) -> list[np.ndarray]:
     """Products of errors `first` to `first + LAGS - 1` lines apart, summed over blocks of `first` lines."""
-
-    def products(errors: np.ndarray) -> list[np.ndarray]:
-        count = errors.shape[1] - first - LAGS
-        if count <= 0:
-            return []
-        later = sum(errors[:, k : k + count] for k in range(first, first + LAGS))
-        return [np.add.reduceat(errors[:, :count] * later, np.arange(0, count, first), axis=1)]
-
-    return products
+    count = errors.shape[1] - first - LAGS
+    if count <= 0:
+        return []
+    later = sum(errors[:, k : k + count] for k in range(first, first + LAGS))
+    return [np.add.reduceat(errors[:, :count] * later, np.arange(0, count, first), axis=1)]
 
 
 def _across(errors: np.ndarray) -> list[np.ndarray]:
