@@ -99,7 +99,10 @@ def refine_poles(
     noise = floor if first else noise
     for _ in range(2 if first else 1):
         eigenvalue, participation, point, converged = _minimize(lines, noise, eigenvalue, participation)
-        noise = np.maximum(_noise(lines, point, participation), LEAST_NOISE * floor)
+        count, inputs = participation.shape
+        fitted = lines.residual.shape[1] + 2.0 * count / inputs + 2.0 * count / len(point.shape)  # of each response
+        square = np.sum(point.remainder**2, axis=0) / max(lines.responses.shape[0] - fitted, 1.0)
+        noise = np.maximum(np.sqrt(square), LEAST_NOISE * floor)
     return fixed_poles(lines, eigenvalue, participation, noise, converged)
 
 
@@ -218,14 +221,6 @@ def _equations(lines: Lines, noise: np.ndarray, eigenvalue: np.ndarray, particip
     reduced = normal.reshape(gradient.size, gradient.size) - explained.T @ explained
     cost = float(np.sum(remainder**2 * weight))
     return _Equations(cost, psi, remainder, gradient, reduced, root, columns)
-
-
-def _noise(lines: Lines, point: _Equations, participation: np.ndarray) -> np.ndarray:
-    """Standard deviation of the residual of every response, with its degrees of freedom."""
-    count, inputs = participation.shape
-    fitted = lines.residual.shape[1] + 2.0 * count / inputs + 2.0 * count / len(point.shape)
-    spare = max(lines.responses.shape[0] - fitted, 1.0)
-    return np.sqrt(np.sum(point.remainder**2, axis=0) / spare)
 
 
 def _pole_covariance(
