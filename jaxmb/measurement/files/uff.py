@@ -340,7 +340,11 @@ def _write_function(
     values: np.ndarray,
     axes: tuple[tuple[int, str, str], ...],
 ) -> None:
-    even, minimum, increment = _even(frequency_hz)
+    step = frequency_hz[1] - frequency_hz[0] if len(frequency_hz) > 1 else 0.0
+    minimum, increment = f"{frequency_hz[0]:13.5e}", f"{step:13.5e}"
+    # whether first frequency and step in the format's digits reproduce the axis exactly
+    even = np.array_equal(float(minimum) + np.arange(len(frequency_hz)) * float(increment), frequency_hz)
+    axis = minimum + increment if even else f"{0:13.5e}{0:13.5e}"
     parts = [np.real(values), np.imag(values)] if np.iscomplexobj(values) else [values]
     data = np.stack(parts if even else [frequency_hz, *parts], axis=1).astype("<f8").tobytes()
     records = [f"{line[:ID_WIDTH] or 'NONE':80}" for line in (*ids, *[""] * (5 - len(ids)))]
@@ -348,22 +352,12 @@ def _write_function(
         f"{function_type:5d}{0:10d}{0:5d}{0:10d}"
         + "".join(f" {name or 'NONE':10}{node:10d}{direction:4d}" for name, node, direction in (response, reference))
     )
-    records.append(
-        f"{6 if np.iscomplexobj(values) else 4:10d}{len(values):10d}{int(even):10d}{minimum}{increment}{0:13.5e}"
-    )
+    records.append(f"{6 if np.iscomplexobj(values) else 4:10d}{len(values):10d}{int(even):10d}{axis}{0:13.5e}")
     records += [f"{kind:10d}{0:5d}{0:5d}{0:5d} {name or 'NONE':20} {unit or 'NONE':20}" for kind, name, unit in axes]
     first = f"{58:6d}b{1:6d}{2:6d}{11:12d}{len(data):12d}{0:6d}{0:6d}{0:12d}{0:12d}"
     file.write((MARK + first + "\n" + "".join(f"{record}\n" for record in records)).encode("ascii"))
     file.write(data)
     file.write(MARK.encode())
-
-
-def _even(frequency_hz: np.ndarray) -> tuple[bool, str, str]:
-    """Whether first frequency and step in the format's digits reproduce the axis exactly, and both as strings."""
-    step = frequency_hz[1] - frequency_hz[0] if len(frequency_hz) > 1 else 0.0
-    first, step = f"{frequency_hz[0]:13.5e}", f"{step:13.5e}"
-    even = np.array_equal(float(first) + np.arange(len(frequency_hz)) * float(step), frequency_hz)
-    return (True, first, step) if even else (False, f"{0:13.5e}", f"{0:13.5e}")
 
 
 def _dof(what: str, name: str) -> Dof:
