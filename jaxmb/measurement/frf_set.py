@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
-from jaxmb.io.validation import check_distinct, finite_number, known_name, shown, suggestion, whole_number
+from jaxmb.io.validation import (
+    check_distinct,
+    error_location,
+    finite_number,
+    known_name,
+    shown,
+    suggestion,
+    whole_number,
+)
 from jaxmb.response.frf_kind import ALL_DIRECTIONS, DERIVATIVES, FrfKind, check_kind
 
 if TYPE_CHECKING:
@@ -435,10 +443,8 @@ def to_si(frf_set: FrfSet) -> FrfSet:
         return frf_set
     if frf_set.unit == UNKNOWN:
         raise ValueError(f"the unit of '{frf_set.source}' is not known, expected one such as '{si_unit}'")
-    try:
+    with error_location(f"'{frf_set.source}'"):
         scale = unit_scale(frf_set.unit, frf_set.kind)
-    except ValueError as error:
-        raise ValueError(f"'{frf_set.source}': {error}") from None
     return dataclasses.replace(frf_set, frf=frf_set.frf * scale, unit=si_unit)
 
 

@@ -180,9 +180,8 @@ def _number(cell: str, number: int, column: int, header: list[str]) -> float:
             raise ValueError
         return float(text)
     except ValueError:
-        name = header[column][:80]
         raise ValueError(
-            f"line {number}, column {column + 1} ({name}): found '{text[:80]}', expected a number"
+            f"line {number}, column {column + 1} ({header[column][:80]}): found '{text[:80]}', expected a number"
         ) from None
 
 
