@@ -101,7 +101,10 @@ def test_units_of_time_histories(tmp_path):
     path.write_text(text)
     with pytest.raises(InputError, match=r"run\.uff: column 1 over column 2 is in g/N, expected m/s\^2/N: state unit"):
         jaxmb.read_records(path)
-    for stated, unit in (('dofs = ["1 x", "2 x"], unit = "g"', "g/N"), ('dofs = ["1 x", "2 x"], factors = 9.8', "")):
+    for stated, unit in (
+        ('dofs = ["1 x", "2 x"], unit = "g"', "g/N"),
+        ('dofs = ["1 x", "2 x"], factors = 9.8', "m/s^2/N"),
+    ):
         path.write_text(text.replace('dofs = ["1 x", "2 x"]', stated))
         assert jaxmb.read_records(path)[0].unit == unit
 
