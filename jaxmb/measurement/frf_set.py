@@ -411,8 +411,9 @@ def split_dof(name: str) -> tuple[str, str, int]:
 
 def dof_indices(names: Sequence[str]) -> dict[tuple[str, str], tuple[int, int]]:
     """Index and sign by node and direction; names without a direction are skipped."""
-    dofs = enumerate(map(split_dof, names))
-    return {(node, direction): (i, sign) for i, (node, direction, sign) in dofs if direction}
+    return {
+        (node, direction): (i, sign) for i, (node, direction, sign) in enumerate(map(split_dof, names)) if direction
+    }
 
 
 def as_kind(frf_set: FrfSet, kind: FrfKind) -> FrfSet:

@@ -70,12 +70,8 @@ def write_modal_model(
 def _node_numbers(nodes: list[str]) -> dict[str, int]:
     """Number of each node; names that are no numbers have the numbers after the highest."""
     result = {node: int(node) for node in nodes if node.isascii() and node.isdigit() and str(int(node)) == node}
-    following = max(result.values(), default=0)
-    for node in nodes:
-        if node not in result:
-            following += 1
-            result[node] = following
-    return result
+    names = dict.fromkeys(node for node in nodes if node not in result)
+    return result | {name: number for number, name in enumerate(names, start=max(result.values(), default=0) + 1)}
 
 
 def _modal_a(model: ModalModel) -> np.ndarray:

@@ -165,14 +165,12 @@ def merged(
 def _renumbered(chart: StabilizationChart, segment: np.ndarray, rule: StabilityRule) -> StabilizationChart:
     """The chart sorted by order, its modes by frequency without duplicates of two segments."""
     poles = stable_poles(chart)
-    distance = distance_of(chart, poles, poles, rule) if poles.size else np.zeros((0, 0))
-    mode, number = np.full(chart.mode.size, -1), 0
+    distance = distance_of(chart, poles, poles, rule)
+    mode = np.full(chart.mode.size, -1)
     for i, pole in enumerate(poles):
-        members = chart.mode == chart.mode[pole]
-        twins = [j for j in range(i) if np.isfinite(distance[j, i]) and segment[poles[j]] != segment[pole]]
-        if not twins:
-            mode[members] = number
-            number += 1
+        is_twin = np.isfinite(distance[:i, i]) & (segment[poles[:i]] != segment[pole])
+        if not is_twin.any():
+            mode[chart.mode == chart.mode[pole]] = mode.max() + 1
     order = np.argsort(chart.order, kind="stable")
     return StabilizationChart(
         chart.order[order],
@@ -247,11 +245,9 @@ def _plane_mac(chart: StabilizationChart, a: np.ndarray, b: np.ndarray, rule: St
 
 def _stable(chart: StabilizationChart, track: np.ndarray, rule: StabilityRule) -> np.ndarray:
     """Index of the stable mode of every pole, by ascending frequency; -1 where its track is too short."""
-    count = np.bincount(track) if track.size else np.zeros(0, int)
-    long = np.flatnonzero(count >= rule.presence * chart.orders)
-    middle = [np.median(np.abs(chart.eigenvalue[track == t])) for t in long]
+    long = np.flatnonzero(np.bincount(track) >= rule.presence * chart.orders)
     mode = np.full(track.size, -1)
-    for number, t in enumerate(long[np.argsort(middle)]):
+    for number, t in enumerate(sorted(long, key=lambda t: np.median(np.abs(chart.eigenvalue[track == t])))):
         mode[track == t] = number
     return mode
 
