@@ -174,8 +174,8 @@ def _minimize(
             if damping > 1e8:
                 break
     else:
-        return eigenvalue, participation / largest_of_rows(participation), point, False
-    return eigenvalue, participation / largest_of_rows(participation), point, True
+        return eigenvalue, participation, point, False
+    return eigenvalue, participation, point, True
 
 
 def _equations(lines: Lines, noise: np.ndarray, eigenvalue: np.ndarray, participation: np.ndarray) -> _Equations:
