@@ -42,11 +42,12 @@ class Scatter:
         """Warning on the variation, if any."""
         if not self.std.size:
             return []
+        low, high = (f"{100.0 * std:.2g}" for std in (self.std.min(), self.std.max()))
         return [
             f"natural frequencies differ between {self.between} with a standard deviation of"
-            f" {100.0 * self.std.min():.2g} to {100.0 * self.std.max():.2g} %: the structure, its boundary or the"
-            " amplitude changed during the test, or leakage of short records distorts the peaks; modes and synthesized"
-            " FRFs are those of the mean"
+            f" {low if low == high else f'{low} to {high}'} %: the structure, its boundary or the amplitude changed"
+            " during the test, or leakage of short records distorts the peaks; modes and synthesized FRFs are those of"
+            " the mean"
         ]
 
 

@@ -8,6 +8,7 @@ import pytest
 from jaxmb.measurement.frf_set import FrfSet, select_channels, select_lines
 from jaxmb.measurement.modal import data
 from jaxmb.measurement.modal.analysis import modal_analysis
+from jaxmb.measurement.modal.roving import Scatter
 from jaxmb.measurement.reciprocity import stack_inputs
 from jaxmb.response.modal import mac
 
@@ -178,3 +179,9 @@ def test_what_does_not_move_is_analysed_as_ever():
 def test_outputs_that_are_fewer_than_four_do_not_tell_whether_anything_moves():
     frf_set, _, _ = hammer_test(0.002)
     assert modal_analysis(FrfSet(frf_set.frequency_hz, frf_set.frf[:, :, :3], "accelerance")).scatter is None
+
+
+@pytest.mark.parametrize(("std", "text"), [([1e-3, 1.001e-3], "of 0.1 %:"), ([1e-3, 2e-3], "of 0.1 to 0.2 %:")])
+def test_scatter_of_one_size_is_one_number(std, text):
+    (remark,) = Scatter(np.zeros((3, 2)), np.array(std), "hits").remarks
+    assert text in remark
