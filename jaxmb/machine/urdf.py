@@ -39,11 +39,8 @@ from jaxmb.machine.values import (
 
 COORDINATE_OF_JOINT = {"revolute": "revolute", "continuous": "revolute", "prismatic": "prismatic", "fixed": None}
 UNSUPPORTED_JOINTS = ("floating", "planar", "spherical")
-MOST_ELEMENTS = 100_000
 OUT_OF_REACH = 1e9
 """Number that means no limit where the format requires one, rad or m, per second, Nm or N."""
-MAX_DEPTH = 100
-"""Levels of nested elements."""
 
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 
@@ -290,14 +287,8 @@ def _parse(text: str) -> _Element:
     """Root element of an XML text; a DTD is refused, so that no entities are expanded or fetched."""
     top = _Element("", {}, 0)
     stack = [top]
-    count = 0
 
     def start(tag: str, attributes: dict[str, str]) -> None:
-        nonlocal count
-        count += 1
-        if count > MOST_ELEMENTS or len(stack) > MAX_DEPTH:
-            limit = f"{MOST_ELEMENTS} elements" if count > MOST_ELEMENTS else f"{MAX_DEPTH} levels"
-            raise ValueError(f"line {parser.CurrentLineNumber}: <{tag}> is one too many, expected at most {limit}")
         element = _Element(tag, attributes, parser.CurrentLineNumber)
         stack[-1].children.append(element)
         stack.append(element)

@@ -226,8 +226,8 @@ LAUGHS = "".join(f'<!ENTITY l{i} "{f"&l{i - 1};" * 10}">' for i in range(1, 12))
     [
         (f'<!DOCTYPE r [<!ENTITY l0 "ha">{LAUGHS}]><robot name="&l11;"/>', "found a document type declaration"),
         ('<!DOCTYPE r SYSTEM "file:///etc/hostname"><robot/>', "found a document type declaration"),
-        ("<a>" * 500_000, "<a> is one too many, expected at most 100 levels"),
-        ("<robot>" + "<a/>" * 500_000, "<a> is one too many, expected at most 100000 elements"),
+        ("<a>" * 500_000, "line 1, column 1500001: not valid XML"),
+        ("<robot>" + "<a/>" * 500_000 + "</robot>", "the robot has no link"),
         (
             "<robot>" + '<link name="a"/>' * 1 + "".join(f'<link name="l{i}"/>' for i in range(9000)),
             "9001 root links",
