@@ -242,7 +242,7 @@ def test_a_measurement_that_is_no_archive(data, tmp_path, refused):
         (["predict", "kuka-kr91"], "kuka-kr90"),
         (["predict", "manipulator-3r", "--posture", "z9=1"], "z9"),
         (["predict", "manipulator-3r", "--posture", "z2=7 degrees"], "7 degrees"),
-        (["predict", "manipulator-3r", "--posture", "z2"], "found 'z2', expected an entry such as"),
+        (["predict", "manipulator-3r", "--posture", "z2"], "found 'z2', expected something like"),
         (["predict", "manipulator-3r", "--posture", "z2=1,z2=2"], "twice"),
         (["predict", "manipulator-3r", "--posture", "z9=1", "--posture", "z2=1"], "z9"),
         (["predict", "manipulator-3r", "--frame", "tol"], "tol"),

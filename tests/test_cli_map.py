@@ -60,7 +60,7 @@ def test_wrong_input(tmp_path, capsys):
         (["--over", "q2=0:1", "--points", "1"], "points is 1"),
         (["--over", "q2=0:1", "--plane", "zx"], "plane: 'zx'"),
         (["--over", "q2=0:1", "--plane", "xz"], "plane: not used by a map over one coordinate"),
-        (["--over", "q2=0:1", "--good", "dexterity"], "good: 'dexterity': threshold is ''"),
+        (["--over", "q2=0:1", "--good", "dexterity"], "good: found 'dexterity', expected something like"),
         (["--over", "q2=0:1", "--good", "dexterity=1", "--good", "dexterity=2"], "good: 'dexterity' is given twice"),
         (["--over", "q2=0:1", "--show", "freq"], "least_stiffness, greatest_stiffness, frequency, damping, "),
         (["--over", "q2=0:1", "--show", "nu_p"], "needs a wrench"),

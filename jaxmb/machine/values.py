@@ -80,14 +80,25 @@ def coordinate_values(text: str) -> dict[str, float]:
     Raises:
         ValueError: a part of the text is not a coordinate with its value, or a coordinate is given twice.
     """
-    values: dict[str, float] = {}
-    for part in filter(None, (p.strip() for p in text.split(","))):
-        name, equals, value = (p.strip() for p in part.partition("="))
-        if not equals:
-            raise ValueError(f"posture: found '{part}', expected an entry such as \"z2=70 deg\"")
+    parts = filter(None, (part.strip() for part in text.split(",")))
+    values = assignments("posture", parts, "z2=70 deg")
+    return {name: number_of_text(f"posture: {name}", value) for name, value in values.items()}
+
+
+def assignments(option: str, texts: Iterable[str], example: str) -> dict[str, str]:
+    """Value by name of texts such as "z2=70 deg"; option and example are those of errors.
+
+    Raises:
+        ValueError: a text is not a name with a value, or a name is given twice.
+    """
+    values: dict[str, str] = {}
+    for text in texts:
+        name, _, value = (part.strip() for part in text.partition("="))
+        if not value:
+            raise ValueError(f"{option}: found '{text}', expected something like \"{example}\"")
         if name in values:
-            raise ValueError(f"posture: '{name}' is given twice")
-        values[name] = number_of_text(f"posture: {name}", value)
+            raise ValueError(f"{option}: '{name}' is given twice")
+        values[name] = value
     return values
 
 

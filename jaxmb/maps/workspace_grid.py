@@ -10,7 +10,7 @@ import numpy as np
 from jaxmb.io.files import finite_number
 from jaxmb.io.validation import check_known, whole_number
 from jaxmb.machine.build import Model
-from jaxmb.machine.values import check_travel, number_of_text
+from jaxmb.machine.values import assignments, check_travel, number_of_text
 from jaxmb.maps.position_solver import (
     PositionSolver,
     closed_solver,
@@ -42,8 +42,7 @@ def path_of(model: Model, text: str, points: int) -> dict[str, np.ndarray]:
         ValueError: a part of the text is not a range.
     """
     whole_number("points", points, 2)
-    parts = [part.strip() for part in text.split(",")]
-    ends = _ranges(model, "path", parts, ascending=False)
+    ends = _ranges(model, "path", [part.strip() for part in text.split(",")], ascending=False)
     return {name: np.linspace(first, last, points) for name, (first, last) in ends.items()}
 
 
@@ -62,26 +61,18 @@ def thresholds_of(texts: Sequence[str]) -> dict[str, float]:
     Raises:
         ValueError: a text is not "quantity=number" with a finite number, or a quantity is given twice.
     """
-    found = {}
-    for text in texts:
-        name, _, value = (part.strip() for part in text.partition("="))
-        if name in found:
-            raise ValueError(f"good: '{name}' is given twice")
-        found[name] = finite_number(f"good: '{text}': threshold", value)
-    return found
+    values = assignments("good", texts, "dexterity=0.4")
+    return {name: finite_number(f"good: {name}: threshold", value) for name, value in values.items()}
 
 
 def _ranges(model: Model, option: str, texts: Sequence[str], ascending: bool = True) -> dict[str, tuple[float, float]]:
     """The two ends by name; `option` is named in errors."""
     revolute = dict(zip(model.coordinates, model.revolute, strict=True))
     found: dict[str, tuple[float, float]] = {}
-    for text in texts:
-        name, equals, range_text = (part.strip() for part in text.partition("="))
+    for name, range_text in assignments(option, texts, "q2=0:146 deg").items():
         low_text, colon, high_text = (part.strip() for part in range_text.partition(":"))
-        if not (equals and colon):
-            raise ValueError(f"{option}: found '{text}', expected something like \"q2=0:146 deg\"")
-        if name in found:
-            raise ValueError(f"{option}: '{name}' is given twice")
+        if not colon:
+            raise ValueError(f"{option}: found '{name}={range_text}', expected something like \"q2=0:146 deg\"")
         # A unit after the second number applies to both.
         unit = next((u for u in UNITS if high_text.endswith(u)), "")
         if unit and not low_text.endswith(UNITS):

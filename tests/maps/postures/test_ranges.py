@@ -43,5 +43,7 @@ def test_what_is_no_range(robot):
             grid_of(robot, texts, 3)
     with pytest.raises(ValueError, match="points is 1, expected a whole number of at least 2"):
         grid_of(robot, ["z2=0:1"], 1)
-    with pytest.raises(ValueError, match="good: 'dexterity': threshold is '', expected a finite number"):
+    with pytest.raises(ValueError, match="good: found 'dexterity', expected something like"):
         thresholds_of(["dexterity"])
+    with pytest.raises(ValueError, match="good: dexterity: threshold is 'x', expected a finite number"):
+        thresholds_of(["dexterity=x"])
