@@ -138,8 +138,7 @@ def identify(options: IdentifyOptions) -> None:
         try:
             with wrong_input(), collective(), _progress(study.name) as report:
                 result = identified(report)
-            files = (RESULT, PARAMETERS, MACHINE, POSES, URDF, MJCF, STUDY, REPORT, PAGE, *DRAWS)
-            aside = move_aside(folder, files)
+            aside = move_aside(folder, (RESULT, PARAMETERS, MACHINE, POSES, URDF, MJCF, STUDY, REPORT, PAGE, *DRAWS))
             written = write_result(result, folder)
         except KeyboardInterrupt:
             raise typer.Exit(say_interrupted(state)) from None

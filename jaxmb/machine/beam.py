@@ -445,13 +445,11 @@ class _ReferencePoses:
         if kind in ("beam", "end"):
             beam, number = part if kind == "end" else (part, part.get("elements", 4))
             carrier, start, length = self.beam(beam)
-            offset = length * number / beam.get("elements", 4)
-            return self.pose(carrier) @ start @ pose_matrix([offset, 0.0, 0.0])
+            return self.pose(carrier) @ start @ pose_matrix([length * number / beam.get("elements", 4), 0.0, 0.0])
         pose = self.pose(part.parent if kind == "body" else part.body) @ origin_matrix(part.origin)
         for joint in part.joint if kind == "body" else ():
             value = joint.zero + joint.reading_scale * self._reading(joint.name)
-            motion = motion_matrix(joint.type, joint.axis, value)
-            pose = pose @ deviation_matrix(joint.origin_deviation) @ motion
+            pose = pose @ deviation_matrix(joint.origin_deviation) @ motion_matrix(joint.type, joint.axis, value)
         return pose
 
     def _reading(self, coordinate: str) -> float:

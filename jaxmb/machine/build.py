@@ -234,7 +234,6 @@ def tree_model(machine: Machine) -> Model:
     last = {b.name for b in machine.body} | {beam.name for beam in machine.beam}
     last -= {b.parent for b in machine.body} | {beam.body for beam in machine.beam}
     ends = {f.name for f in machine.frame if f.body in last} | (last - {f.body for f in machine.frame})
-    deviations = _deviations(machine)
     law = machine.fractional or Fractional(order=1.0, time=1.0)
     damped = (*machine.moving_parts, *machine.spring, *machine.beam)
     return Model(
@@ -245,7 +244,7 @@ def tree_model(machine: Machine) -> Model:
         frames=frames,
         frame_node=tuple(frame_attachment[f][0] for f in frames),
         frame_offset=_array([frame_attachment[f][1] for f in frames], (4, 4)),
-        **deviations,
+        **_deviations(machine),
         end_frames=tuple(f for f in frames if f in ends and frame_attachment[f][0] >= 0),
         structural=any(part.loss_factor > 0.0 for part in damped),
         virtual_springs=tuple(s.name for s in machine.virtual_spring),
@@ -384,8 +383,7 @@ def _beams(machine: Machine) -> Fields:
 def standard_inertia(rigid: RigidMass) -> tuple[float, np.ndarray, np.ndarray]:
     """Mass, first moment and inertia about the origin of the frame the data are given in (Steiner's theorem)."""
     c = np.array(rigid.center_of_mass)
-    about_origin = rigid.central_inertia + rigid.mass * (c @ c * np.eye(3) - np.outer(c, c))
-    return rigid.mass, rigid.mass * c, about_origin
+    return rigid.mass, rigid.mass * c, rigid.central_inertia + rigid.mass * (c @ c * np.eye(3) - np.outer(c, c))
 
 
 def _attach_bodies(

@@ -327,8 +327,7 @@ class _Chain:
         segments: list[tuple[np.ndarray, np.ndarray, Any]],
     ) -> tuple[float, np.ndarray, str]:
         """Coordinate along the joint axis where a body is attached [m], and pose and name of the carrying node."""
-        points = [np.zeros(3), *(end[:3, 3] for _, end, _ in segments)]
-        for point in points:
+        for point in [np.zeros(3), *(end[:3, 3] for _, end, _ in segments)]:
             position = frame[:3, :3] @ point + frame[:3, 3]
             for on, carrier in previous_nodes[1:]:
                 if np.hypot(*point[:2]) < COINCIDENT and np.linalg.norm(on[:3, 3] - position) < COINCIDENT:

@@ -200,8 +200,7 @@ class ModelReader:
 
     def _coordinate(self, j: int) -> Table:
         m, d = self.m, int(self.m.jnt_dofadr[j])
-        label = f"joint '{self.joints[j]}'"
-        _check_linear(label, m, ("jnt_stiffnesspoly", j), ("dof_dampingpoly", d))
+        _check_linear(f"joint '{self.joints[j]}'", m, ("jnt_stiffnesspoly", j), ("dof_dampingpoly", d))
         stiffness, damping, armature = self.on_joints[j].tolist()
         data: Table = {
             "name": self.joints[j],

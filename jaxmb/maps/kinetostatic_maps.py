@@ -78,8 +78,7 @@ def find_zones(
 
 def largest_box(mask: np.ndarray) -> tuple[slice, ...]:
     """Slices of the largest all-True box, by number of points, of a mask with at least one True."""
-    found = _largest_box(mask)[1]
-    return tuple(slice(low, high + 1) for low, high in found)
+    return tuple(slice(low, high + 1) for low, high in _largest_box(mask)[1])
 
 
 def _zone(mask: np.ndarray, values: np.ndarray, grid: tuple[np.ndarray, ...], higher_is_better: bool) -> Zone:

@@ -319,8 +319,7 @@ def modal_maps(
         free = logarithmic(model, free) if isinstance(free, Sequence) else free
         covariance = checked_covariance(free, covariance)
         vary, u, free_names = FreeModel(model, free), free.encode(free_values(model, free)), free.names
-        variance = np.diagonal(covariance)
-        uncertain = tuple(n for n, v in zip(free_names, variance, strict=True) if v >= LARGE_STD**2)
+        uncertain = tuple(n for n, v in zip(free_names, np.diagonal(covariance), strict=True) if v >= LARGE_STD**2)
     rows = postures.coordinates[postures.reached]
     found = modal_quantities(
         model, rows, quantities, modes, frame, vary, u, linearize_at, options.get("report"), direction=direction,

@@ -72,8 +72,7 @@ def lowest_modes(
     order = np.argsort(size, axis=1, kind="stable")[:, :modes]
     exists = np.isfinite(np.take_along_axis(size, order, axis=1))
     lam = np.where(exists, np.take_along_axis(eigenvalue, order, axis=1), np.nan)
-    phi = np.take_along_axis(shape, order[:, None, :], axis=2)
-    return lam, np.swapaxes(phi, 1, 2)
+    return lam, np.swapaxes(np.take_along_axis(shape, order[:, None, :], axis=2), 1, 2)
 
 
 def _of_eigenvalue(M: np.ndarray, C: np.ndarray, lam: np.ndarray, phi: np.ndarray, factor: np.ndarray) -> Differentials:
@@ -311,8 +310,7 @@ def modal_quantities(
     n, d = len(model.coordinates), 0 if u is None else len(u)
     modes = number_of_modes(model, modes)
     check_quantities(quantities, MODAL_QUANTITIES)
-    by_mode_only = set(quantities).issubset(BY_MODE)
-    if model.frame_node[frame_index(model, frame)] < 0 and not by_mode_only:
+    if model.frame_node[frame_index(model, frame)] < 0 and not set(quantities).issubset(BY_MODE):
         raise ValueError(f"frame '{frame}' does not move, expected one that the machine moves")
     along, band_hz = _checked_options(**compliance)
     postures = np.asarray(postures, dtype=float)

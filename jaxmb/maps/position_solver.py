@@ -162,9 +162,8 @@ def solved_outwards(solver: PositionSolver, targets: np.ndarray) -> np.ndarray:
     shape = targets.shape[:-1]
     flat = targets.reshape(-1, targets.shape[-1])
     found = np.full((len(flat), len(solver.start)), np.nan)
-    origin = solver.targets(solver.start)
     # The start may be outside the grid: targets are tried in order of their distance until one is reached.
-    order = np.argsort(np.linalg.norm(flat - origin, axis=1), kind="stable")
+    order = np.argsort(np.linalg.norm(flat - solver.targets(solver.start), axis=1), kind="stable")
     front = np.zeros(0, dtype=int)
     for first in range(0, len(order), TOGETHER):
         tried = order[first : first + TOGETHER]

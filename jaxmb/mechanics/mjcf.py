@@ -141,12 +141,11 @@ def _without_beams(machine: Machine, posture: Mapping[str, float | str]) -> tupl
 def beyond_mjcf(machine: Machine) -> tuple[str, ...]:
     """Properties of a machine that MJCF cannot describe; empty where it can be written."""
     joints = [c for body in machine.body for c in body.joint]
-    elastic = [*joints, *machine.spring]
     found = [
         f"{label} ({', '.join([*(each.name for each in parts[:5]), *(['...'] if len(parts) > 5 else [])])})"
         for label, parts in (
             ("virtual springs", machine.virtual_spring),
-            ("structural damping", [part for part in elastic if part.loss_factor]),
+            ("structural damping", [part for part in [*joints, *machine.spring] if part.loss_factor]),
             ("stiffness under load", [c for c in joints if c.stiffness_slope is not None]),
             ("friction beyond Coulomb's", [c for c in joints if c.further_friction is not None]),
             ("scaled readings", [c for c in joints if c.reading_scale != 1.0]),

@@ -96,8 +96,7 @@ def rotation_chart(metrics: DeflectionMetrics) -> Chart:
             measured = np.array([[r.measured[axis], r.measured_std[axis]] for r in rotations])
             predicted = np.array([[r.predicted[axis], r.predicted_std[axis]] for r in rotations])
             marks = (Rule(0.0), *_compared(rows, measured, predicted))
-            y = Axis(f"about {AXIS[axis]} (deg)")
-            panels.append(Panel(marks, _tests(rows), y, "" if axis else title, 1.25))
+            panels.append(Panel(marks, _tests(rows), Axis(f"about {AXIS[axis]} (deg)"), "" if axis else title, 1.25))
         cells.append([tuple(panels)])
     return Chart(
         f"Rotations: {_explained(metrics, 'deg')}",
@@ -265,8 +264,7 @@ def pose_chart(rows: Sequence[PoseRow], title: str, quantity: Quantity) -> Chart
     )
     positive = np.concatenate(lengths)[np.concatenate(lengths) > 0.0]
     limits = (positive.min() / 1.5, 1.5 * positive.max()) if positive.size else None
-    one_point = len({row.point for row in rows}) == 1
-    rows_axis = Axis("row" if one_point else "row and point", whole=True)
+    rows_axis = Axis("row" if len({row.point for row in rows}) == 1 else "row and point", whole=True)
     panels = [Panel(upper, rows_axis, Axis(f"error ({unit})", True, limits), height=1.6)]
     for i, (label, color, marker) in enumerate(zip(quantity.labels, OF_AXIS, "^sD", strict=False)):
         reach = INTERVAL * np.nan_to_num(std[:, i])
@@ -276,14 +274,14 @@ def pose_chart(rows: Sequence[PoseRow], title: str, quantity: Quantity) -> Chart
         else:
             marks = [Rule(0.0), Intervals(x, error[:, i], reach, "y", f"{label}, 95 %", color, 0.6, marker, 0.8 * size)]
         panels.append(Panel(tuple(marks), rows_axis, Axis(f"{label} ({unit})"), height=1.1))
-    cell = tuple(panels)
     means = [f"{np.nanmean(each):.3g}" for each in lengths]
-    finding = f"{title}: mean error {means[1]} {unit} after the fit, {means[0]} before"
-    caption = (
+    return Chart(
+        f"{title}: mean error {means[1]} {unit} after the fit, {means[0]} before",
         "Error (predicted minus measured) of each row before and after the fit, and its components after it with 95 %"
-        " intervals." + quantity.note
+        " intervals." + quantity.note,
+        [[tuple(panels)]],
+        6.8,
     )
-    return Chart(finding, caption, [[cell]], 6.8)
 
 
 GAP = 1.5

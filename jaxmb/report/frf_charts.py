@@ -314,11 +314,13 @@ def frf_test_chart(result: Result, entry: FrfEntry, link: str = "") -> Chart:
         coherence=None if raw is None else raw.coherence, frequency_unit=data.frequency_unit,
     )  # fmt: skip
     shaded = "; shaded lines have another weight" if _unlike(weight)[1] else ""
-    caption = (
+    return frf_chart(
+        f"{_title(entry)}: {_agreement(result, entry, word, given)}",
+        responses,
         f"Magnitude and phase of each FRF: {given}, of the initial and of the {word} machine; titles name output"
-        f" / input{shaded}."
+        f" / input{shaded}.",
+        link,
     )
-    return frf_chart(f"{_title(entry)}: {_agreement(result, entry, word, given)}", responses, caption, link)
 
 
 def score_of(result: Result, entry: Entry) -> TestPrediction | None:

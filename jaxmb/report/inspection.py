@@ -231,8 +231,7 @@ def group_table(found: Inspection) -> Table:
     rows = []
     for k, group in enumerate(found.groups, 1):
         names = [found.study.free.names[i] for i in group.members]
-        sizes = group.parts[list(group.members)]
-        parts = [f"{size:+.2f} {name}" for size, name in zip(sizes, names, strict=True)]
+        parts = [f"{size:+.2f} {name}" for size, name in zip(group.parts[list(group.members)], names, strict=True)]
         if group.dimension > 1:
             parts = [*names[:SHOWN], *(["..."] if len(names) > SHOWN else []), f"({group.dimension} directions)"]
         elif len(parts) > SHOWN:
@@ -271,15 +270,11 @@ def singular_value_chart(found: Inspection) -> Chart:
     )
     zeros = values.size - shown.size
     yes = float(limits()[0])
-    title = (
-        f"{found.study.name}: std below {percent(100.0 * yes)} % along {np.sum(shown > 1.0 / yes)} of {values.size}"
-        f" directions of the parameters{f', {zeros} singular values are zero' if zeros else ''}"
-    )
     x = Axis("direction of the parameters", limits=(0.3, max(values.size, 2) + 0.7), whole=True)
-    panel = Panel(marks, x, Axis("singular value = 1 / std along it", log=bool(shown.size)), height=2.3)
     return single(
-        panel,
-        title,
+        Panel(marks, x, Axis("singular value = 1 / std along it", log=bool(shown.size)), height=2.3),
+        f"{found.study.name}: std below {percent(100.0 * yes)} % along {np.sum(shown > 1.0 / yes)} of {values.size}"
+        f" directions of the parameters{f', {zeros} singular values are zero' if zeros else ''}",
         "Singular values of the Jacobian in units of the noise, of all parameters together. The weak directions in the"
         " table are of sets of correlated parameters, and their number may differ.",
         4.2,
@@ -344,10 +339,9 @@ def direction_chart(found: Inspection) -> Chart:
     stds = [percent(100.0 * group.std) if np.isfinite(group.std) else "∞" for group in groups]
     label = f"standard deviation of the direction ({_deviation_unit(found).removeprefix('std ')})"
     shown = np.where(np.abs(parts) >= 0.095, parts, 0.0)
-    panel = matrix_panel(shown, names, stds, colors, cell=0.22, labels=("", label), decimals=1)
     note = f", {len(groups)} of them shown" if len(groups) < len(found.groups) else ""
     return single(
-        panel,
+        matrix_panel(shown, names, stds, colors, cell=0.22, labels=("", label), decimals=1),
         f"{found.study.name}: standard deviation up to {stds[0]} % in {len(found.groups)} weak directions{note}",
         "Components of the parameters in each weak direction, the least known first.",
         max(0.42 * len(groups), 2.6),
@@ -376,8 +370,7 @@ def motion_chart(study: str, chosen: NextMotion) -> Chart:
             rules = (Rule(float(x), "y", "limits", ALERT, 0.9, "--") for x in (low[i], high[i]) if np.isfinite(x))
             marks = (Line(time, parts[:, i], "motion", FITTED, 1.2), *rules)
             x = Axis("time (s)", limits=(0.0, float(time[-1])))
-            y = Axis(f"{name}{prime} ({unit}{per})")
-            cells.append((Panel(marks, x, y, kind if i == 0 else "", 1.0),))
+            cells.append((Panel(marks, x, Axis(f"{name}{prime} ({unit}{per})"), kind if i == 0 else "", 1.0),))
         rows.append(cells)
     return Chart(
         f"{study}: the next motion, one period, condition number {number(motion.condition_number)}",
@@ -393,8 +386,7 @@ def next_sections(result: Result) -> list[Section]:
     there is none."""
     title = "What to measure next"
     if all(p.identifiable == "yes" for p in result.parameters.values()) and not result.doubts:
-        text = "All parameters are identified: this study needs no further test."
-        return [Section(title, (Lines((text,)),))]
+        return [Section(title, (Lines(("All parameters are identified: this study needs no further test.",)),))]
     sentences, found = list[str](), None
     part = _candidates(result.study) if result.converged else None
     if part is not None and not part.takes_minutes:

@@ -215,8 +215,7 @@ def contour_lines(x: np.ndarray, y: np.ndarray, values: np.ndarray) -> list[np.n
     """Lines [n, 2] along which values over a grid of points are 0."""
     from contourpy import contour_generator
 
-    lines = contour_generator(x, y, np.ma.masked_invalid(values)).lines(0.0)
-    return [np.asarray(line) for line in lines]
+    return [np.asarray(line) for line in contour_generator(x, y, np.ma.masked_invalid(values)).lines(0.0)]
 
 
 def _changes_sign(found: PostureMap) -> bool:
@@ -300,12 +299,10 @@ def joint_space_chart(found: PostureMap) -> Chart:
         marks.append(Contours(grid[0], grid[1], values.T, _colors(found, values)))
         marks += singular_lines(x, z, found) + outlined_zones(x, z, found, JOINT_SIZE)
         y = axes[1]
-    background = "#d9d9d9" if grey else "#ffffff"
-    panel = Panel(marks, axes[0], y, height=JOINT_SIZE[1], background=background)
     return Chart(
         title(found),
         f"{capital(label(found))} over joint space; zones Z are outlined.",
-        [[(panel,)]],
+        [[(Panel(marks, axes[0], y, height=JOINT_SIZE[1], background="#d9d9d9" if grey else "#ffffff"),)]],
         JOINT_SIZE[0],
         note=conditions(found, more="grey: loops do not close" if grey else ""),
     )
@@ -345,11 +342,10 @@ def workspace_chart(found: PostureMap, plane: str | None = None) -> Chart:
     marks = [Cells(edges[0], edges[1], best.T, colors), *outlines]
     names = [f"{axis} of {found.postures.frame} (m)" for axis in plane]
     axes = [Axis(n, limits=e) for n, e in zip(names, ends, strict=True)]
-    panel = Panel(marks, axes[0], axes[1], height=size[1], equal=True)
     return Chart(
         title(found),
         f"{capital(label(found))} where the frame {found.postures.frame} is; of several postures the best.",
-        [[(panel,)]],
+        [[(Panel(marks, axes[0], axes[1], height=size[1], equal=True),)]],
         size[0],
         note=conditions(found, outlined=values.ndim == 2),
     )
@@ -375,8 +371,7 @@ def best_in_cells(
     size = max(np.sqrt(width * height * POSTURES_PER_CELL / len(x)), max(width, height) / MOST_CELLS)
     columns, rows = int(width / size) + 1, int(height / size) + 1
     at = tuple(((c - c.min()) / size).astype(int) for c in (x, y))
-    worst = -np.inf if higher_is_better else np.inf
-    best = np.full((columns, rows), worst)
+    best = np.full((columns, rows), -np.inf if higher_is_better else np.inf)
     (np.fmax if higher_is_better else np.fmin).at(best, at, values)
     edges = tuple(c.min() + size * np.arange(n + 1) for c, n in ((x, columns), (y, rows)))
     return *edges, np.where(np.isfinite(best), best, np.nan)
@@ -401,8 +396,7 @@ def _filled_positions(found: PostureMap) -> np.ndarray:
     """Position of the shown frame at each point of the grid; for open loops that of the nearest closed posture."""
     from scipy.ndimage import distance_transform_edt
 
-    reached = found.postures.reached
-    nearest: Any = distance_transform_edt(~reached, return_distances=False, return_indices=True)
+    nearest: Any = distance_transform_edt(~found.postures.reached, return_distances=False, return_indices=True)
     return found.postures.position[tuple(nearest)]
 
 

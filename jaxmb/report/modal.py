@@ -178,20 +178,16 @@ def stabilization_chart(name: str, analysis: ModalAnalysis, measured: FrfSet, he
     limits = (float(orders[0]) - 2, float(orders[0]) + 2) if orders.size == 1 else None  # poles chosen by hand
     indicator = Line(measured.frequency_hz, cmif(measured.frf)[:, 0], "mode indicator", "#737373")
     x = Axis(f"frequency ({hertz})", limits=(low, high))
-    unit = _unit(measured)
     panels = (
         Panel(marks, x, Axis("order", limits=limits, whole=True), height=3.0),
-        Panel((*pole_rules(analysis), indicator), x, Axis(f"indicator\n({unit})", log=True), height=1.1),
+        Panel((*pole_rules(analysis), indicator), x, Axis(f"indicator\n({_unit(measured)})", log=True), height=1.1),
     )
     count = analysis.frequency_hz.size
     poles = f"{counted(count, 'chosen pole')} from {low:.4g} to {high:.4g} {hertz}" if count else "no stable pole"
-    caption = (
-        "Stabilization chart: poles estimated at each model order; poles of the structure repeat from order to order,"
-        " at peaks of the mode indicator below."
-    )
     return Chart(
         f"{name}: {poles}",
-        caption,
+        "Stabilization chart: poles estimated at each model order; poles of the structure repeat from order to order,"
+        " at peaks of the mode indicator below.",
         [[panels]],
         7.0,
     )
@@ -214,14 +210,15 @@ def cmif_chart(name: str, analysis: ModalAnalysis, measured: FrfSet) -> Chart:
     )
     ends = float(measured.frequency_hz[0]), float(measured.frequency_hz[-1])
     panel = Panel(marks, Axis("frequency (Hz)", limits=ends), Axis(f"CMIF ({_unit(measured)})", log=True), height=2.4)
-    within = np.isin(measured.frequency_hz, analysis.line_hz)
-    peak = values[within, 0].max(initial=0.0)
+    peak = values[np.isin(measured.frequency_hz, analysis.line_hz), 0].max(initial=0.0)
     share = f"{100.0 * left.max(initial=0.0) / peak:.2g} % of the highest peak" if peak > 0.0 else "unknown"
-    caption = (
+    return single(
+        panel,
+        f"{name}: the largest residual of the modal model is {share}",
         "Complex mode indicator: singular values that peak together are close modes, a peak of the residual is a mode"
-        " that was missed."
+        " that was missed.",
+        7.0,
     )
-    return single(panel, f"{name}: the largest residual of the modal model is {share}", caption, 7.0)
 
 
 def coherence_chart(name: str, analysis: ModalAnalysis, compared: Comparison) -> Chart:
@@ -239,9 +236,8 @@ def coherence_chart(name: str, analysis: ModalAnalysis, compared: Comparison) ->
         Line(frequency_hz, middle, "median" if several else kind, FITTED, 0.9),
     )
     y = Axis(kind, limits=(0.0, 1.03))
-    panel = Panel(marks, Axis("frequency (Hz)", limits=analysis.model.band_hz), y, height=1.9)
     return single(
-        panel,
+        Panel(marks, Axis("frequency (Hz)", limits=analysis.model.band_hz), y, height=1.9),
         f"{name}: median {kind} {np.median(middle):.3f}, at least {np.min(middle):.2g}",
         f"{kind.capitalize()} of the measured FRFs: 1 without noise.",
         7.0,

@@ -111,11 +111,10 @@ def _curves(found: ModalMaps, quantity: str) -> Chart:
             shades.append(Band(x, low * scale, high * scale, "95 % interval", color))
     least, most = (float(f(values * scale)) if np.isfinite(values).any() else np.nan for f in (np.nanmin, np.nanmax))
     limits = (0.0, 1.1 * most) if np.isfinite(most) and least < 0.3 * most else None
-    panel = Panel([*shades, *curves], along, Axis(f"{name} ({unit})", limits=limits), height=2.7)
     return Chart(
         f"{_title(found, quantity)}: {least:.3g} to {most:.3g} {unit}{_unknown(shown)}",
         f"{capital(name)} along the path or coordinate, with 95 % intervals where they are known.",
-        [[(panel,)]],
+        [[(Panel([*shades, *curves], along, Axis(f"{name} ({unit})", limits=limits), height=2.7),)]],
         4.8,
         note=fixed_coordinates_text(found.postures),
     )
@@ -233,12 +232,11 @@ def placement_chart(result: PlacementResult) -> Chart:
     top = max((float(np.max(p.deflection)) for p in (result.naive, result.best) if p.possible), default=1.0)
     curves = Panel(right, Axis("pose along the path", whole=True), Axis("deflection (mm)", limits=(0.0, 1.1e3 * top)),
                    height=2.6)  # fmt: skip
-    cells = [(Panel(left, axes[0], axes[1], heading, 2.6, "#d9d9d9"),), (curves,)]
     fixed = [f"{n} = {result.grid[n][0] * AXIS[n][1]:.4g} {AXIS[n][0]}" for n in VARIABLES if len(result.grid[n]) == 1]
     return Chart(
         f"{result.machine}, {result.frame}: the best placement has {result.best.cost * 1e3:.3g} mm",
         "Deflection along the path over the placements of a task, and at each pose of the best and the naive one.",
-        [cells],
+        [[(Panel(left, axes[0], axes[1], heading, 2.6, "#d9d9d9"),), (curves,)]],
         2.9,
         note="; ".join(fixed),
     )

@@ -216,14 +216,13 @@ def predicted_sections(
         if value != 0.0
     ]
     at = f"at {', '.join(stated) or 'the zero posture'}"
-    curves = [Curve("predicted", frf, FITTED, 1.0, "-")]
     modes_hz = np.asarray(found.frequency_hz)
     count = modes_hz.size
     first = f": lowest mode at {modes_hz[0]:.4g} Hz" if count else ""
     draw = partial(
         frf_chart,
         f"{name} {at}{first}",
-        Responses(frequency_hz, curves, points, points, derivatives),
+        Responses(frequency_hz, [Curve("predicted", frf, FITTED, 1.0, "-")], points, points, derivatives),
     )
     shown = count if count <= LISTED_MODES else max(int(np.sum(modes_hz <= frequency_hz[-1])), 1)
     more = (Lines((f"and {count - shown} more above {modes_hz[shown - 1]:.6g} Hz",)),) if shown < count else ()

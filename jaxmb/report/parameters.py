@@ -203,8 +203,7 @@ def profile_sections(result: Result) -> list[Section]:
     if profiles is None:
         return []
     for name, profile in profiles.items():
-        ends = (*profile.linear_interval, *profile.interval)
-        cells = ["-" if end is None else number(end) for end in ends]
+        cells = ["-" if end is None else number(end) for end in (*profile.linear_interval, *profile.interval)]
         rows.append((name, result.parameters[name].unit, number(result.parameters[name].value), *cells))
     table = Table(
         "",
@@ -367,7 +366,6 @@ def parameter_chart(result: Result) -> Chart:
         else:
             panels.setdefault(scale_of(p.value, p.interval_95, p.unit), []).append((label, name))
     scales = sorted(panels)
-    rows = [[(interval_panel(result, scale, panels[scale]),)] for scale in scales]
     shown = [result.parameters[name] for names in panels.values() for _, name in names]
     certain = sum(p.identifiable == "yes" for p in shown)
     return Chart(
@@ -376,7 +374,7 @@ def parameter_chart(result: Result) -> Chart:
             "95 % intervals, each panel on a scale of its own about the identified values; grey is beyond the bounds"
             + (", green the true value." if result.study.truth else ".")
         ),
-        rows,
+        [[(interval_panel(result, scale, panels[scale]),)] for scale in scales],
         5.0,
         note=f"no interval: {listed(unknown, MOST_LISTED)}" if unknown else "",
     )
@@ -448,12 +446,11 @@ def correlation_chart(result: Result) -> Chart:
     few = len(names) <= MOST_NUMBERS
     colors = Colors("RdBu_r", (-1.0, 1.0), "correlation")
     size = 0.27 * (1.4 if few else 1.0)
-    panel = matrix_panel(matrix, labels, labels, colors, cell=size, decimals=2 if few else None)
     apart = np.abs(matrix - np.diag(np.diag(matrix)))
     i, j = np.unravel_index(int(np.nanargmax(apart)), apart.shape)
     starred = "; * not identifiable" if unknown else ""
     return single(
-        panel,
+        matrix_panel(matrix, labels, labels, colors, cell=size, decimals=2 if few else None),
         f"{result.study.name}: strongest correlation {matrix[i, j]:+.2f}, {names[i]} and {names[j]}{starred}",
         "Correlation of the free parameters; parameters of strong colour are determined in combination only.",
         size * len(names),

@@ -197,8 +197,7 @@ class PolePicker:
         """Draw chart, residual, one response and AutoMAC of the selection."""
         chart, axes = self.found.chart, self._axes["chart"]
         zoom = (axes.get_xlim(), axes.get_ylim()) if axes.has_data() else None
-        drawn = stabilization_chart(self.name, self.found, self.measured)
-        poles = drawn.panels[0]
+        poles = stabilization_chart(self.name, self.found, self.measured).panels[0]
         rings = [Line(chart.frequency_hz[g], chart.order[g], "selected", ALERT, 1.2, "-", "o", 7.0, filled=False)
                  for g in self.groups]  # fmt: skip
         marks = [mark for mark in poles.marks if self.groups or not isinstance(mark, Rule)]

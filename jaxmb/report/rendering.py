@@ -335,8 +335,7 @@ def _wrapped(text: str, width: float, size: float, least: int = 20, break_words:
 
 def title_size(panels: Iterable[Panel], width: float) -> float:
     """Size of the font of all titles of panels of a given width [inches], points."""
-    fits = all(inches(panel.title, TEXT) <= width for panel in panels)
-    return TEXT if fits else SMALL
+    return TEXT if all(inches(panel.title, TEXT) <= width for panel in panels) else SMALL
 
 
 def draw_panel(axes: Axes, panel: Panel, width: float, size: float) -> None:
@@ -502,7 +501,6 @@ def _draw_bar(figure: Figure, axes: Axes, colors: Colors) -> None:
     if colors.levels is not None:
         levels = np.asarray(colors.levels)
         ticks = levels[:: max(1, len(levels) // 7)]
-    extend = "both" if colors.log else "neither"
-    bar = figure.colorbar(mappable, cax=axes, ticks=ticks, extend=extend, format="%g")
+    bar = figure.colorbar(mappable, cax=axes, ticks=ticks, extend="both" if colors.log else "neither", format="%g")
     bar.set_label(colors.label)
     bar.ax.minorticks_off()

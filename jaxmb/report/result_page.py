@@ -179,12 +179,10 @@ def _deflection_arrows(result: Result, rows: Sequence[DeflectionRow]) -> Skeleto
         np.nan_to_num(np.array([getattr(row, f"{what}_mm") for row in rows])) / 1e3
         for what in ("measured", "predicted")
     ]
-    arrows = (Arrows("measured", origin, parts[0], "#737373"), Arrows("predicted", origin, parts[1], FITTED))
-    found = at_rest(model, first)
     longest = 1e3 * float(np.linalg.norm(parts[0], axis=1).max())
     return dataclasses.replace(
-        found,
-        arrows=arrows,
+        at_rest(model, first),
+        arrows=(Arrows("measured", origin, parts[0], "#737373"), Arrows("predicted", origin, parts[1], FITTED)),
         title=f"{len(rows)} displacements, measured and predicted, up to {longest:.3g} mm",
         caption="The machine in the posture of the first test, and displacements where the points were in each test.",
     )
@@ -342,12 +340,11 @@ def comparison_chart(results: Sequence[Result], names: Sequence[str], shared: Se
         marks.append(Intervals(value[k], at, reach, "x", name, SERIES[k % len(SERIES)], 1.3, "o", 3.5))
     y = Axis("", limits=(len(shared) - 0.4, -0.6), ticks=rows, names=list(shared))
     height = max(0.24, 0.14 * len(results)) * len(shared) + 0.2
-    panel = Panel(marks, Axis(label, log, limits), y, height=height)
     return Chart(
         title,
         "Identifiable values with their 95 % intervals, cut at the ends of the axis: those that do not overlap have"
         " changed.",
-        [[(panel,)]],
+        [[(Panel(marks, Axis(label, log, limits), y, height=height),)]],
         5.0,
     )
 

@@ -260,8 +260,7 @@ def one_model_part(found: OneModel, result: Result) -> Lines | Table:
     for line in found.parameters[:MOST_ROWS]:
         residual = "-" if line.residual is None else number(line.residual, 3)
         variation = variation_text(line, result.study, result.parameters[line.parameter].value)
-        drop = number(line.drop, 3)
-        rows.append((line.parameter, variation, residual, drop, str(line.degrees), chance(line.p_holm)))
+        rows.append((line.parameter, variation, residual, number(line.drop, 3), str(line.degrees), chance(line.p_holm)))
     every = found.separate
     rows.append(("all of them", "", "", number(every.drop, 3), str(every.degrees), chance(every.p)))
     return Table(
@@ -322,11 +321,13 @@ def law_chart(result: Result, laws: Laws) -> Chart:
     title = f"{result.study.name}: held-out tests {number(errors.without, 3)} times the noise with one model"
     if laws.chosen:
         title += f", {number(errors.with_, 3)} with the {'law' if len(laws.chosen) == 1 else 'laws'}"
-    caption = (
+    return Chart(
+        title,
         "Each parameter against the covariate of its law, from all tests together and from single tests; below, the"
-        " deviations of single tests from the law with 95 % intervals."
+        " deviations of single tests from the law with 95 % intervals.",
+        [cells],
+        3.1,
     )
-    return Chart(title, caption, [cells], 3.1)
 
 
 def _cell(result: Result, laws: Laws, parameter: str, by: str) -> tuple[Panel, Panel]:
@@ -348,9 +349,8 @@ def _cell(result: Result, laws: Laws, parameter: str, by: str) -> tuple[Panel, P
     narrow = np.isfinite(own) & (std < WIDEST)
     points = own / others
     ends = np.abs(np.exp(np.array([[-1.0], [1.0]]) * INTERVAL * std) - 1.0) * points
-    label = "law" if laws.chosen else "one value for all tests"
     above: list[Mark] = [
-        Line(unit * dense, curve, label, FITTED, 1.4),
+        Line(unit * dense, curve, "law" if laws.chosen else "one value for all tests", FITTED, 1.4),
         Intervals(unit * x[narrow], points[narrow], ends[:, narrow], "y", "single tests, 95 %", SINGLE),
     ]
     band = 100.0 * np.minimum(INTERVAL * law_std, 10.0)

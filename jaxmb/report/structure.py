@@ -92,8 +92,7 @@ def _end_frames(model: Model) -> list[int]:
     if TOOL in model.frames:
         return [model.frames.index(TOOL)]
     closing = {model.frame_node[frame] for pair in model.loop_frames for frame in pair}
-    numbers = (model.frames.index(name) for name in model.end_frames)
-    return [f for f in numbers if model.frame_node[f] not in closing]
+    return [f for f in (model.frames.index(name) for name in model.end_frames) if model.frame_node[f] not in closing]
 
 
 def _centers(model: Model) -> dict[int, np.ndarray]:
@@ -178,8 +177,7 @@ def machine_motion(model: Model, q: Float[Array, "n"], found: Modes, numbers: Se
     x = whole(model, jnp.asarray(q, float))
     arrays = (jax.device_put(part) for part in (structure.node, structure.offset, shape))
     points, displacements = (np.array(part) for part in _displace(model, x, *arrays))
-    tips = [tip for _, *three in structure.ends for tip in three]
-    body = np.delete(np.arange(len(points)), tips)
+    body = np.delete(np.arange(len(points)), [tip for _, *three in structure.ends for tip in three])
     size = float(np.linalg.norm(np.ptp(points[body], axis=0))) or 1.0
     for origin, *three in structure.ends:  # computed for axes of 1 m, linear in their length
         points[three] = points[origin] + AXES_PART * size * (points[three] - points[origin])

@@ -109,8 +109,7 @@ def more_tests(result: Result) -> list[tuple[Entry, list[Part]]]:
     for kind, entries in by_kind(result.study.entries, PARTS):
         shown = shown_tests(result, entries)
         for entry in (entry for entry in entries if entry not in shown):
-            prefix = PREFIX[entry.role]
-            found.append((entry, list(filter(None, PARTS[kind](result, entry, files[entry], prefix)))))
+            found.append((entry, list(filter(None, PARTS[kind](result, entry, files[entry], PREFIX[entry.role])))))
     return found
 
 
@@ -145,11 +144,10 @@ def budget_table(budget: Mapping[str, Mapping[str, float]] | None) -> Table | No
     names = list(dict.fromkeys(name for shares in budget.values() for name in shares))
     largest = {name: max(shares.get(name, 0.0) for shares in budget.values()) for name in names}
     shown = [name for name in names if largest[name] >= LEAST_SHARE]
-    rows = tuple((name, *(f"{shares.get(name, 0.0):z.1f}" for shares in budget.values())) for name in shown)
     return Table(
         "Share of the deflections (%)",
         (*left("joint or link"), *right(*budget)),
-        rows,
+        tuple((name, *(f"{shares.get(name, 0.0):z.1f}" for shares in budget.values())) for name in shown),
         f"of the deflection along the load, sum of all load cases; shares of {LEAST_SHARE:g} % and more",
     )
 
@@ -210,13 +208,12 @@ def instrument_table(result: Result, lines: Sequence[ErrorRow]) -> Table:
     columns_of_draws = (f"error, {lines[0].draws} draws", "%", "on a bound")
     rows = []
     for row in lines:
-        unit = result.parameters[row.parameter].unit
         if row.value is None:
             cells = ["not identifiable", *[MISSING] * len(columns_of_draws), MISSING, MISSING]
         else:
             by_draws = [number(row.error, 2), number(row.percent, 2), str(row.clipped)]
             cells = [number(row.value), *by_draws, number(row.linear_error, 2), number(row.linear_percent, 2)]
-        rows.append((row.parameter, unit, *cells))
+        rows.append((row.parameter, result.parameters[row.parameter].unit, *cells))
     return Table(
         "Values with their errors (layout of Dumas et al. 2011, Table II)",
         (*left("parameter", "unit"), *right("value", *columns_of_draws, "error, first order", "%")),
@@ -338,8 +335,7 @@ def modes_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
         entries: the modal tests of its study.
     """
     record = result.metrics.of(ModesMetrics) or ModesMetrics()
-    many = len(entries) > MOST_TESTS
-    overview = [modes_of_all_tests(result, entries, record.measured_modes or ())] if many else []
+    overview = [modes_of_all_tests(result, entries, record.measured_modes or ())] if len(entries) > MOST_TESTS else []
 
     return _vibration_section("Modal tests", result, entries, overview, partial(modes_parts, result))
 
