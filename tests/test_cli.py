@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -124,17 +124,17 @@ def test_seeds_decide_starts_and_noise(tmp_path, capsys):
     assert {path.name for path in (tmp_path / "0").iterdir()} == FILES
 
 
-@contextmanager
-def interrupting(name: str):
-    """In place of the progress: Ctrl-C at the second report."""
+def interrupting() -> Callable[[object], str]:
+    """In place of the text on the progress: Ctrl-C at the second report."""
     seen: list[object] = []
 
-    def report(progress: object) -> None:
-        seen.append(progress)
+    def stage(report: object) -> str:
+        seen.append(report)
         if len(seen) == 2:
             raise KeyboardInterrupt
+        return ""
 
-    yield report
+    return stage
 
 
 def test_interrupted_and_resumed(identified, tmp_path, monkeypatch, capsys, refused):
@@ -143,7 +143,7 @@ def test_interrupted_and_resumed(identified, tmp_path, monkeypatch, capsys, refu
     assert f"no saved state in {tmp_path}" in capsys.readouterr().out
     with monkeypatch.context() as patched:
         patched.setattr(fit, "SAVE_EVERY_S", 0.0)
-        patched.setattr(jaxmb.cli.run_study, "_progress", interrupting)
+        patched.setattr(jaxmb.cli.run_study, "_stage", interrupting())
         assert main(command) == 130
     shown = capsys.readouterr().err
     assert "--resume" in shown

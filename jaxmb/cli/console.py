@@ -109,7 +109,7 @@ def deliver(
     name: str,
     folder: Path,
     sections: "Sequence[Section]",
-    files: Mapping[str, Callable[[Path], object]],
+    files: "Mapping[str, bytes | Callable[[Path], object]]",
     figure: Callable[[Path], Path] | None = None,
 ) -> None:
     """Print the sections of a command's report, and write its files and figures; an earlier result is moved aside.
@@ -118,21 +118,24 @@ def deliver(
         name: of the machine or measurement.
         folder: output folder.
         sections: of the report.
-        files: for each file name the function that writes the file at a path.
+        files: for each file name the contents, or the function that writes the file at a path.
         figure: writes a further figure in a folder and returns its path.
     """
+    from jaxmb.io.files import write_atomically
     from jaxmb.report.page import REPORT
 
-    written = [*files, REPORT]
-    writable(folder, tuple(written))
+    written = (*files, REPORT)
+    writable(folder, written)
     print_sections(sections)
     with writing(folder):
-        aside = move_aside(folder, tuple(written))
-        for file, write in files.items():
-            write(folder / file)
-        with progress(name, "drawing figures"):
-            figures = write_report_files(name, folder, sections)
-            figures += [] if figure is None else [f"figures/{figure(folder / 'figures').name}"]
+        aside = move_aside(folder, written)
+        for file, content in files.items():
+            if isinstance(content, bytes):
+                write_atomically(folder / file, content)
+            else:
+                content(folder / file)
+        figures = write_report_files(name, folder, sections)
+        figures += [] if figure is None else [f"figures/{figure(folder / 'figures').name}"]
     print_written(folder, [*files, *figures], aside)
 
 
@@ -146,12 +149,12 @@ def print_sections(sections: "Sequence[Section]") -> None:
 
 def write_report_files(name: str, folder: Path, sections: "Sequence[Section]") -> list[str]:
     """Write the sections of a command's report as data and their figures; returns the names of the files."""
-    from jaxmb.report.page import REPORT, with_charts, write_sections
+    from jaxmb.report.page import REPORT, write_sections
     from jaxmb.report.rendering import write_pictures
 
-    sections = with_charts(sections)
-    write_sections(folder / REPORT, name, shlex.join(["jaxmb", *sys.argv[1:]]), sections)
-    return [REPORT, *(f"figures/{path.name}" for path in write_pictures(sections, folder / "figures"))]
+    with progress(name, "drawing figures"):
+        write_sections(folder / REPORT, name, shlex.join(["jaxmb", *sys.argv[1:]]), sections)
+        return [REPORT, *(f"figures/{path.name}" for path in write_pictures(sections, folder / "figures"))]
 
 
 def print_written(folder: Path, files: Sequence[str], aside: str) -> None:

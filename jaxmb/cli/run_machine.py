@@ -65,7 +65,6 @@ def predict(options: PredictOptions) -> None:
     import numpy as np
 
     import jaxmb
-    from jaxmb.io.files import write_atomically
     from jaxmb.machine.values import coordinate_values
     from jaxmb.mechanics.kinematics import frame_name
     from jaxmb.mechanics.mjcf import exported_mjcf
@@ -113,13 +112,13 @@ def predict(options: PredictOptions) -> None:
     report = predicted_sections(robot.name, found, frequency_hz, h, points, derivatives, at, angles)
     report += mode_shape_sections(model, q, found)
 
-    files: dict[str, Callable[[Path], object]] = {"frf.npz": lambda path: jaxmb.write_frf(path, predicted)}
+    files: dict[str, bytes | Callable[[Path], object]] = {"frf.npz": lambda path: jaxmb.write_frf(path, predicted)}
     if not (model.structural or model.fractional):
         system = jaxmb.state_space(model, q, frame=options.frame, kind=options.kind, at=robot.linearize_at)  # pyright: ignore[reportArgumentType]
         files["state-space.mat"] = lambda path: jaxmb.write_state_space(path, system, points, points, options.kind)  # pyright: ignore[reportArgumentType]
     mjcf = exported_mjcf(robot.machine, values)
     if mjcf is not None:
-        files["machine.xml"] = lambda path: write_atomically(path, mjcf.encode())
+        files["machine.xml"] = mjcf.encode()
     mode = options.animate or 1
     figure = (
         None
@@ -297,7 +296,6 @@ def map_postures(options: MapOptions) -> None:
     with wrong_input():
         robot = find_robot(options.machine)
         found = _mapped(options, robot, tuple(dict.fromkeys(options.show)))
-    from jaxmb.io.files import write_atomically
     from jaxmb.maps import ModalMaps, modal_maps_json, posture_maps_json
     from jaxmb.report.maps import posture_map_sections
     from jaxmb.report.modal_maps import modal_map_sections
@@ -307,8 +305,7 @@ def map_postures(options: MapOptions) -> None:
     else:
         sections = posture_map_sections(found, options.plane, options.length is not None)
         text = posture_maps_json(found)
-    files = {"map.json": lambda path: write_atomically(path, text.encode())}
-    deliver(robot.name, robot.folder(options.out, "map"), sections, files)
+    deliver(robot.name, robot.folder(options.out, "map"), sections, {"map.json": text.encode()})
 
 
 def _is_modal(options: MapOptions, quantities: tuple[str, ...]) -> bool:

@@ -1,5 +1,6 @@
 """`jaxmb modal`."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -56,7 +57,6 @@ class ModalOptions(NamedTuple):
 
 def modal(options: ModalOptions) -> None:
     """Modal analysis of measured FRFs; write modal.json, modes.uff, the FRFs measured and synthesized, and figures."""
-    from jaxmb.io.files import write_atomically
     from jaxmb.measurement.files.frf_file import write_frf
     from jaxmb.measurement.modal.analysis import modal_analysis
     from jaxmb.measurement.modal_file import write_modal_model
@@ -81,9 +81,8 @@ def modal(options: ModalOptions) -> None:
 
     compared = synthesized(analysis, frf_set)
     sections = modal_sections(name, analysis, compared, estimate.remarks, estimate.summary)
-    text = modal_json(name, analysis, compared, estimate.remarks).encode()
-    files = {
-        "modal.json": lambda path: write_atomically(path, text),
+    files: dict[str, bytes | Callable[[Path], object]] = {
+        "modal.json": modal_json(name, analysis, compared, estimate.remarks).encode(),
         "modes.uff": lambda path: write_modal_model(path, analysis.model, frf_set.nodes),
         "measured.npz": lambda path: write_frf(path, frf_set),
         "synthesized.npz": lambda path: write_frf(path, compared.synthesized),

@@ -121,7 +121,7 @@ def identify(options: IdentifyOptions) -> None:
         result = run(study, options.seed, state, options.resume, report)
         return with_profiles(result, options.profile) if options.profile else result
 
-    asked = {"draws": options.draws, "bootstrap": options.bootstrap}.items()
+    asked = (("draws", options.draws), ("bootstrap", options.bootstrap))
     resampling = [(name, count) for name, count in asked if count is not None]
     if options.distributed and not is_first():  # takes part in all computations of the first process
         with wrong_input(), collective():
@@ -136,8 +136,8 @@ def identify(options: IdentifyOptions) -> None:
         elif not options.resume:
             state.unlink(missing_ok=True)  # an early interruption must not offer the state of another run
         try:
-            with wrong_input(), collective(), _progress(study.name) as report:
-                result = identified(report)
+            with wrong_input(), collective(), progress(study.name, "compiling") as line:
+                result = identified(lambda report: line(_stage(report)))
             aside = move_aside(folder, (RESULT, PARAMETERS, MACHINE, POSES, URDF, MJCF, STUDY, REPORT, PAGE, *DRAWS))
             written = write_result(result, folder)
         except KeyboardInterrupt:
@@ -169,8 +169,7 @@ def _study_file(options: IdentifyOptions) -> "tuple[StudyFile, Path]":
 
 def _report_files(result: "Result", shown: "Sequence[Section]", folder: Path, page: bool) -> list[str]:
     """Write the sections as data, their figures, and the report page if wanted; returns the names of the files."""
-    with progress(result.study.name, "drawing figures"):
-        written = write_report_files(result.study.name, folder, shown)
+    written = write_report_files(result.study.name, folder, shown)
     if page:
         from jaxmb.report.result_page import result_page
 
@@ -203,14 +202,11 @@ def _drawn(result: "Result", count: int, name: str, report: "Callable[[int, int]
     return drawn.monte_carlo(result.study, count, result.seed, truth, report=report)
 
 
-@contextmanager
-def _progress(name: str) -> "Iterator[Callable[[Report], None]]":
-    """Context with the progress callback of `identify`."""
-    with progress(name, "compiling") as line:
-        yield lambda report: line(
-            f"round {report.round} of at most {report.rounds}, {report.stage}, {report.evaluations} evaluations,"
-            f" best cost {report.cost:.4g}"
-        )
+def _stage(report: "Report") -> str:
+    return (
+        f"round {report.round} of at most {report.rounds}, {report.stage}, {report.evaluations} evaluations,"
+        f" best cost {report.cost:.4g}"
+    )
 
 
 LOST = (
@@ -334,7 +330,6 @@ def inspect(
 
     from jaxmb.identify.plan.inspection import inspect as run
     from jaxmb.identify.study.study import make_study
-    from jaxmb.io.files import write_atomically
     from jaxmb.report.inspection import inspection_sections
 
     with wrong_input(), progress(path.stem, "reading the study"):
@@ -347,8 +342,7 @@ def inspect(
     if out is None:
         print_sections(shown)
     else:
-        text = inspection.json_text().encode()
-        deliver(loaded.name, out, shown, {"inspect.json": lambda path: write_atomically(path, text)})
+        deliver(loaded.name, out, shown, {"inspect.json": inspection.json_text().encode()})
 
 
 def report(

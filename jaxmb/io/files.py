@@ -5,7 +5,6 @@ import dataclasses
 import importlib.metadata
 import io
 import json
-import math
 import os
 import platform
 import re
@@ -25,6 +24,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 import numpy as np
 from pydantic_core import to_jsonable_python
 
+from jaxmb.io import validation
 from jaxmb.io.validation import InputError, Table, check_distinct, closest, known_name
 
 LARGEST_FILE = 4_000_000
@@ -299,12 +299,9 @@ def finite_number(what: str, text: str) -> float:
         ValueError: the text is no finite number.
     """
     try:
-        value = float(text)
+        return validation.finite_number(what, float(text))
     except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise ValueError(f"{what} is '{text[:40]}', expected a finite number")
-    return value
+        raise ValueError(f"{what} is '{text[:40]}', expected a finite number") from None
 
 
 def versions() -> dict[str, str]:

@@ -6,7 +6,7 @@ import dataclasses
 import gzip
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from html import escape
 from importlib import resources, util
@@ -323,20 +323,6 @@ CLASSES = {
     for kind in (getattr(module, name) for name in names.split())
 }  # fmt: skip
 """Classes of the file by name."""
-
-
-def with_charts(sections: Iterable[Section]) -> list[Section]:
-    """The sections with all charts computed, so that several media use them."""
-
-    def computed(part: Part) -> Part:
-        if isinstance(part, Group):
-            return dataclasses.replace(part, parts=tuple(map(computed, part.parts)))
-        if not isinstance(part, Picture):
-            return part
-        chart = part.chart()
-        return dataclasses.replace(part, chart=lambda: chart)
-
-    return [dataclasses.replace(each, parts=tuple(map(computed, each.parts))) for each in sections]
 
 
 def versions_text(found: Mapping[str, str]) -> str:

@@ -59,7 +59,7 @@ def parameter_sections(result: Result) -> list[Section]:
     """Sections on the identified parameters and on those identifiable only in combination."""
     if result.study.solver is Solver.STIFFNESS_MODEL:
         return []
-    is_known = any(result.parameters[name].interval_95 is not None for _, name in free_values(result))
+    is_known = any(p.interval_95 is not None for *_, p in free_values(result))
     figure = Picture("parameters", partial(parameter_chart, result)) if is_known else None
     together = together_lines(result)
     return section("Parameters", (parameter_table(result), Lines(tuple(together)) if together else None, figure))
@@ -67,23 +67,21 @@ def parameter_sections(result: Result) -> list[Section]:
 
 def parameter_table(result: Result) -> Table:
     """Identified parameters: value (* on a bound), standard deviation, initial value, bounds, identifiability."""
-    truth, rows = result.study.truth, []
-    for label, name in free_values(result):
-        p = result.parameters[name]
-        rows.append(
-            (
-                label, p.unit, f"{'*' if on_bound(p) else ''}{number(p.value)}", number(p.std, 2),
-                deviation(100.0 * p.std_log), _error(p, truth[name]) if truth.get(name) else None, number(p.initial),
-                short(p.lower), short(p.upper),
-                Cell(p.identifiable, p.identifiable),
-            )
-        )  # fmt: skip
+    truth, values = result.study.truth, free_values(result)
+    rows = [
+        (
+            label, p.unit, f"{'*' if on_bound(p) else ''}{number(p.value)}", number(p.std, 2),
+            deviation(100.0 * p.std_log), _error(p, truth[name]) if truth.get(name) else None, number(p.initial),
+            short(p.lower), short(p.upper), Cell(p.identifiable, p.identifiable),
+        )
+        for label, name, p in values
+    ]  # fmt: skip
     columns = (
         *left("parameter", "unit"), *right("value", "std"), *right("std %", minor=1),
         *right("error %"), *right("initial", minor=2), *right("lower", "upper", minor=3),
         *left("identifiable"),
     )  # fmt: skip
-    starred = any(on_bound(result.parameters[name]) for _, name in free_values(result))
+    starred = any(on_bound(p) for *_, p in values)
     return table("", columns, rows, verdict_legend(result.study, "data") + ("; * on a bound" if starred else ""))
 
 
@@ -161,7 +159,7 @@ def budget_table(
 
 def budget_sections(result: Result) -> list[Section]:
     """Section on the parts of each standard deviation; empty where all that is stated is exact."""
-    known = {name: (result.parameters[name].value, result.parameters[name].std_log) for _, name in free_values(result)}
+    known = {name: (p.value, p.std_log) for _, name, p in free_values(result)}
     return section("Uncertainty budget", (budget_table(known, result.metrics.uncertainty),))
 
 
@@ -215,10 +213,11 @@ def profile_sections(result: Result) -> list[Section]:
     return section("95 % intervals along profiles of the cost", (table, figure))
 
 
-def free_values(result: Result) -> list[tuple[str, str]]:
-    """Label and name of the free parameters, one per group of tied ones; stations of pose tests have a table there."""
+def free_values(result: Result) -> list[tuple[str, str, Parameter]]:
+    """Label, name and value of the free parameters, one per group of tied ones; stations of pose tests have a table
+    there."""
     tied = (names for names in result.study.free.tied if names[0].split(".")[0] != STATION)
-    return [(tied_label(names), names[0]) for names in tied]
+    return [(tied_label(names), names[0], result.parameters[names[0]]) for names in tied]
 
 
 def tied_label(names: Sequence[str]) -> str:
@@ -359,8 +358,7 @@ def parameter_chart(result: Result) -> Chart:
     """
     panels: dict[Scale, list[tuple[str, str]]] = {}
     unknown = []
-    for label, name in free_values(result):
-        p = result.parameters[name]
+    for label, name, p in free_values(result):
         if p.interval_95 is None:
             unknown.append(label)
         else:

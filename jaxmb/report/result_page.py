@@ -12,7 +12,6 @@ from jaxmb.identify.assess.result import Outcome, Parameter, Result
 from jaxmb.identify.assess.saved import RESULT, load_result
 from jaxmb.identify.assess.tests.deflections import DeflectionMetrics, DeflectionRow
 from jaxmb.identify.experiments.test import Entry
-from jaxmb.identify.study.study import Solver
 from jaxmb.io.files import nearby
 from jaxmb.io.validation import InputError, listed
 from jaxmb.machine.families import STATION
@@ -34,8 +33,7 @@ from jaxmb.report.inspection import next_sections
 from jaxmb.report.mode_shapes import mode_shape_skeleton
 from jaxmb.report.modes import frequency_unit
 from jaxmb.report.page import REPORT, Page, notebook_html, read_sections, versions_text
-from jaxmb.report.parameters import free_values
-from jaxmb.report.result_sections import data_sentences, doubts, sections, to_do
+from jaxmb.report.result_sections import by_verdict, data_sentences, doubts, sections, to_do
 from jaxmb.report.section import (
     Facts,
     Group,
@@ -45,7 +43,6 @@ from jaxmb.report.section import (
     Section,
     Table,
     capital,
-    deviation,
     hertz,
     left,
     number,
@@ -105,13 +102,7 @@ def result_html(result: Result) -> str:
 
 def verdict_sentences(result: Result) -> list[str]:
     """The verdict in plain sentences: the fit, the data, identified, weakly identified and unidentified parameters."""
-    found = {"yes": list[str](), "weak": list[str](), "no": list[str]()}
-    is_model = result.study.solver is Solver.STIFFNESS_MODEL
-    values = [(name, name) for name in result.parameters] if is_model else free_values(result)
-    for label, name in values:
-        p = result.parameters[name]
-        std = f" (std {deviation(100.0 * p.std_log)} %)" if math.isfinite(p.std_log) else ""
-        found[p.identifiable].append(f"{label}{std if p.identifiable != 'yes' else ''}")
+    found = by_verdict(result)
     count = sum(map(len, found.values()))
     good = {Outcome.CONVERGED: "The fit converged", Outcome.NOT_CONVERGED: "The fit did not converge",
             Outcome.NOT_REPRODUCED: "The best fit does not reproduce the data"}  # fmt: skip
@@ -406,12 +397,11 @@ def page_of_folders(folders: Sequence[Path], report: Callable[[str], None] = lam
     loaded = [_loaded(folder) for folder in folders]
     results = [found for found in loaded if isinstance(found, Result)]
     report("building the report")
-    if len(loaded) == 1:
-        (found,), (folder,) = loaded, folders
-        return result_page(found, folder) if isinstance(found, Result) else found
-    if len(results) == len(loaded):
+    if len(results) == len(loaded) > 1:
         return comparison_page(results, _names(folders))
     pages = [result_page(f, folder) if isinstance(f, Result) else f for f, folder in zip(loaded, folders, strict=True)]
+    if len(pages) == 1:
+        return pages[0]
     named = list(zip(_names(folders), pages, strict=True))
     sentences = [f"{name}: {text}" for name, page in named for text in page.sentences[:1]]
     sentences += [text for page in pages for text in page.sentences[1:] if text.startswith(SAVED)]

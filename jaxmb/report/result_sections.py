@@ -113,9 +113,9 @@ def _explained(share: float) -> str:
     return f"{share:.1f} %" if share > 0.0 else "none"
 
 
-def known(result: Result) -> list[tuple[str, list[str]]]:
-    """Number of identifiable parameters, and the names of the weakly identifiable and the not identifiable ones."""
-    by_verdict: dict[str, list[str]] = {"yes": [], "weak": [], "no": []}
+def by_verdict(result: Result) -> dict[str, list[str]]:
+    """Labels of the free parameters by verdict, with the standard deviations of those that are not identifiable."""
+    found: dict[str, list[str]] = {"yes": [], "weak": [], "no": []}
     free, prior = result.study.free, result.study.problem.prior
     is_model = result.study.solver is Solver.STIFFNESS_MODEL
     groups = [(name,) for name in result.parameters] if is_model else free.tied
@@ -124,14 +124,20 @@ def known(result: Result) -> list[tuple[str, list[str]]]:
         prior_std = (
             np.inf if prior is None else float(prior.std[i] * (p.value if free.logarithmic[i] else free.width[i]))
         )
-        by_verdict[p.identifiable].append(tied_label(names) + _std(p, prior_std))
-    counted = f"{len(by_verdict['yes'])} of {len(groups)} parameters"
+        found[p.identifiable].append(tied_label(names) + ("" if p.identifiable == "yes" else _std(p, prior_std)))
+    return found
+
+
+def known(result: Result) -> list[tuple[str, list[str]]]:
+    """Number of identifiable parameters, and the names of the weakly identifiable and the not identifiable ones."""
+    found = by_verdict(result)
+    counted = f"{len(found['yes'])} of {sum(map(len, found.values()))} parameters"
     texts = [record.known_text for record in result.metrics.tests.values() if record.known_text]
     if texts and not any(result.study.free.logarithmic) and result.study.problem.prior is None:
         counted += ", to a tenth of the width of their bounds"
     sentences = [("identifiable", [counted, *texts])]
     for verdict, heading in (("weak", "weakly identifiable"), ("no", "not identifiable")):
-        if names := by_verdict[verdict]:
+        if names := found[verdict]:
             sentences.append((heading, [f"{len(names)}: {listed(names, MOST_NAMED)}"]))
     return sentences
 

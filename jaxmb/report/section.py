@@ -1,6 +1,7 @@
 """A report as plain data: sections of text, tables and figures, independent of the output medium."""
 
 import dataclasses
+import functools
 import math
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -61,11 +62,14 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class Picture:
-    """A figure, computed on demand."""
+    """A figure, computed on demand and once, also where several media show it."""
 
     name: str
     """File name without suffix, unique within a report."""
     chart: Callable[[], Chart | Skeleton]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "chart", functools.cache(self.chart))
 
 
 @dataclasses.dataclass(frozen=True)

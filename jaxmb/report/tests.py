@@ -1,7 +1,6 @@
 """Sections of a report on each kind of test: FRFs, modes, deflections, torques and poses."""
 
 import dataclasses
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -205,18 +204,20 @@ def instrument_table(result: Result, lines: Sequence[ErrorRow]) -> Table:
     The errors are the standard deviation over the Monte-Carlo draws and that by first-order propagation of the
     displacement errors. "on a bound" counts the draws that ended on a bound, which reduces the scatter.
     """
-    columns_of_draws = (f"error, {lines[0].draws} draws", "%", "on a bound")
     rows = []
     for row in lines:
         if row.value is None:
-            cells = ["not identifiable", *[MISSING] * len(columns_of_draws), MISSING, MISSING]
+            cells = ["not identifiable", *[MISSING] * 5]
         else:
             by_draws = [number(row.error, 2), number(row.percent, 2), str(row.clipped)]
             cells = [number(row.value), *by_draws, number(row.linear_error, 2), number(row.linear_percent, 2)]
         rows.append((row.parameter, result.parameters[row.parameter].unit, *cells))
     return Table(
         "Values with their errors (layout of Dumas et al. 2011, Table II)",
-        (*left("parameter", "unit"), *right("value", *columns_of_draws, "error, first order", "%")),
+        (
+            *left("parameter", "unit"),
+            *right("value", f"error, {lines[0].draws} draws", "%", "on a bound", "error, first order", "%"),
+        ),
         tuple(rows),
         "errors due to the instruments alone, without tolerances of the machine and the tests",
     )
@@ -450,8 +451,8 @@ def pose_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
     parts: list[Part | None] = [pose_table(metrics), geometry_table(result), station_table(result)]
     files = file_names(result.study)
     for entry in shown_tests(result, entries):
-        own = [row for row in metrics.pose_rows if (row.test, row.role) == (entry.name, entry.role)]
-        rows = [row for row in own if row.is_measured]
+        of_test = (entry.name, entry.role)
+        rows = [row for row in metrics.pose_rows if (row.test, row.role) == of_test and row.is_measured]
         title = f"{result.study.name}, {entry.name}, {ROLES[entry.role]}"
         prefix = PREFIX[entry.role]
         for quantity in QUANTITIES:
@@ -520,9 +521,7 @@ def geometry_table(result: Result) -> Table | None:
         if name.split(".")[0] not in OF_GEOMETRY:
             continue
         (factor, unit), stated = GEOMETRY_UNITS[p.unit], stated_values[name]
-        ends = ["unknown"] * 2
-        if math.isfinite(p.std):
-            ends = [number(factor * (p.value - stated + side * INTERVAL * p.std)) for side in (-1.0, 1.0)]
+        ends = [number(factor * (p.value - stated + side * INTERVAL * p.std)) for side in (-1.0, 1.0)]
         value = number(factor * (p.value - stated))
         rows.append((name, unit, value, number(factor * p.std, 2), *ends, Cell(p.identifiable, p.identifiable)))
     if not rows:
