@@ -9,6 +9,7 @@ from .pick import (
     pick_poles as pick_poles,
 )
 from .rendering import (
+    drawing as drawing,
     figure_of as figure_of,
     mode_shape_figures as mode_shape_figures,
     mode_shape_grid as mode_shape_grid,
@@ -21,5 +22,4 @@ from .result_sections import (
     write_report as write_report,
 )
 from .section import Section as Section
-from .style import drawing as drawing
 from .terminal import on_terminal as on_terminal

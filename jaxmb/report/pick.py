@@ -20,8 +20,7 @@ from jaxmb.measurement.modal.model import ModalModel
 from jaxmb.measurement.modal.stabilization import Chosen, StabilizationChart, same_mode
 from jaxmb.report.charts import ALERT, FITTED, MEASURED, Axis, Line, Panel, Rule
 from jaxmb.report.modal import Comparison, automac_chart, cmif_chart, pole_rules, stabilization_chart, synthesized
-from jaxmb.report.rendering import draw_panel, handle, title_size
-from jaxmb.report.style import drawing
+from jaxmb.report.rendering import draw_panel, drawing, handle, title_size
 
 REACH = 9.0
 """Largest distance from the pointer to the pole that it selects, points (1/72 inch)."""

@@ -6,9 +6,8 @@ import pytest
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from jaxmb.report.rendering import figure_of
+from jaxmb.report.rendering import drawing, figure_of
 from jaxmb.report.section import Cell, Lines, Section, Table, pictures
-from jaxmb.report.style import drawing
 from jaxmb.report.terminal import on_terminal
 
 
