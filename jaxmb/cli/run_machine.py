@@ -69,9 +69,8 @@ def predict(options: PredictOptions) -> None:
     from jaxmb.mechanics.kinematics import frame_name
     from jaxmb.mechanics.mjcf import exported_mjcf
     from jaxmb.mechanics.tangent import motion_coordinates
-    from jaxmb.report.mode_shapes import mode_shape_sections, predicted_sections
+    from jaxmb.report.mode_shapes import check_mode, mode_shape_sections, predicted_sections
     from jaxmb.report.rendering import write_mode_animation
-    from jaxmb.report.structure import check_mode
     from jaxmb.response.frf import check_points
     from jaxmb.response.frf_kind import check_kind, endpoints
     from jaxmb.response.modal import check_mass_matrix

@@ -46,9 +46,15 @@ from jaxmb.report.charts import (
     Skeleton,
     Span,
 )  # fmt: skip
-from jaxmb.report.mode_shapes import mode_shape_skeleton, skeleton_chart
+from jaxmb.report.mode_shapes import (
+    check_mode,
+    first_modes,
+    found_modes,
+    machine_motion,
+    mode_shape_skeleton,
+    skeleton_chart,
+)
 from jaxmb.report.section import Section, pictures
-from jaxmb.report.structure import check_mode, first_modes, found_modes, machine_motion
 from jaxmb.response.modal import Modes
 
 _RC = {

@@ -30,7 +30,7 @@ from jaxmb.report.charts import (
 )
 from jaxmb.report.charts_of_tests import measured_rows
 from jaxmb.report.inspection import next_sections
-from jaxmb.report.mode_shapes import mode_shape_skeleton
+from jaxmb.report.mode_shapes import at_rest, mode_shape_skeleton
 from jaxmb.report.modes import frequency_unit
 from jaxmb.report.page import REPORT, Page, notebook_html, read_sections, versions_text
 from jaxmb.report.result_sections import by_verdict, data_sentences, doubts, sections, to_do
@@ -53,7 +53,6 @@ from jaxmb.report.section import (
     sentence,
     side_by_side,
 )
-from jaxmb.report.structure import at_rest
 from jaxmb.report.tests import more_tests
 from jaxmb.response.modal import modes
 

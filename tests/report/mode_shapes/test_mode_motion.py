@@ -9,11 +9,11 @@ import pytest
 import jaxmb
 from jaxmb.mechanics.kinematics import whole
 from jaxmb.mechanics.loops import motion_basis
-from jaxmb.report.mode_shapes import displaced
-from jaxmb.report.structure import (
+from jaxmb.report.mode_shapes import (
     AXES_PART,
     DRAWN_PART,
     MOST_TURN,
+    displaced,
     energy_of_parts,
     found_modes,
     machine_motion,
