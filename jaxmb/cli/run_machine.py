@@ -71,7 +71,6 @@ def predict(options: PredictOptions) -> None:
     from jaxmb.mechanics.tangent import motion_coordinates
     from jaxmb.report.mode_shapes import check_mode, mode_shape_sections, predicted_sections
     from jaxmb.report.rendering import write_mode_animation
-    from jaxmb.response.frf import check_points
     from jaxmb.response.frf_kind import check_kind, endpoints
     from jaxmb.response.modal import check_mass_matrix
 
@@ -79,7 +78,6 @@ def predict(options: PredictOptions) -> None:
         model = robot.model
         derivatives = check_kind(options.kind)
         points, _ = endpoints(frame_name(model, options.frame), None, None)
-        check_points(model, points)
         q = jaxmb.posture(model, coordinate_values(",".join(options.posture or ())))
         if options.band_hz is not None and not 0.0 <= options.band_hz[0] < options.band_hz[1] < math.inf:
             low_hz, high_hz = options.band_hz

@@ -12,10 +12,7 @@ from jaxmb.machine.values import FEW, SOME, Name, NonNegative, NonZero, Number, 
 
 def rotation_matrix(rpy: Any) -> np.ndarray:
     """Rotation matrix of fixed-axis roll, pitch, yaw [rad]: Rz(yaw) Ry(pitch) Rx(roll)."""
-    (cr, cp, cy), (sr, sp, sy) = np.cos(rpy), np.sin(rpy)
-    rx = np.array([[1, 0, 0], [0, cr, -sr], [0, sr, cr]])
-    ry = np.array([[cp, 0, sp], [0, 1, 0], [-sp, 0, cp]])
-    rz = np.array([[cy, -sy, 0], [sy, cy, 0], [0, 0, 1]])
+    rx, ry, rz = (rotation_about(axis, angle) for axis, angle in zip(np.eye(3), rpy, strict=True))
     return rz @ ry @ rx
 
 

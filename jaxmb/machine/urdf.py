@@ -81,8 +81,8 @@ def machine_from_urdf(text: str, name: str) -> Machine:
     joints = _by_name(robot, "joint")
     parent_joint = _tree(links, joints)
     (root,) = (link for link in links if link not in parent_joint)
-    order = [root, *(link for link in parent_joint)]
-    bodies = [_body(link, links[link], parent_joint.get(link)) for link in order if not link == root == GROUND]
+    order = [*parent_joint] if root == GROUND else [root, *parent_joint]
+    bodies = [_body(link, links[link], parent_joint.get(link)) for link in order]
     couplings = [
         _coupling(joint, mimic, joints)
         for joint in joints.values()

@@ -1,8 +1,6 @@
 """Validated values: numbers, angles, names, vectors and poses of frames."""
 
-import functools
 import math
-import operator
 import re
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
@@ -211,16 +209,15 @@ def _at_most_two_turns(value: Any) -> Any:
     return value
 
 
-def _not_zero(value: float) -> float:
-    if value == 0.0:
-        raise ValueError("expected another number than 0")
-    return value
+def _where(holds: Callable[[Any], bool], expected: str) -> AfterValidator:
+    """Validator of values for which a condition holds."""
 
+    def check(value: Any) -> Any:
+        if not holds(value):
+            raise ValueError(expected)
+        return value
 
-def _in_order(compare: Callable[[float, float], bool], ends: tuple[float, float]) -> tuple[float, float]:
-    if not compare(*ends):
-        raise ValueError("expected ascending values")
-    return ends
+    return AfterValidator(check)
 
 
 def _of_unit_length(vector: tuple[float, float, float]) -> tuple[float, float, float]:
@@ -237,10 +234,10 @@ CoordinateValue = Annotated[
 """Value of a coordinate, which stays an `AngleText` where it was written so."""
 Length = Annotated[float, BeforeValidator(_at_most_100_m), BeforeValidator(_number), Field(allow_inf_nan=False)]
 """Distance in the geometry of a machine."""
-NonZero = Annotated[Number, AfterValidator(_not_zero)]
-RISING = AfterValidator(functools.partial(_in_order, operator.lt))
+NonZero = Annotated[Number, _where(bool, "expected another number than 0")]
+RISING = _where(lambda ends: ends[0] < ends[1], "expected ascending values")
 """Validator of two ends of a range, the lower one first."""
-NOT_FALLING = AfterValidator(functools.partial(_in_order, operator.le))
+NOT_FALLING = _where(lambda ends: ends[0] <= ends[1], "expected ascending values")
 """The same for ends that may be equal."""
 FEW = BeforeValidator(_not_too_many)
 SOME = Field(min_length=1)

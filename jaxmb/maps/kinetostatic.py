@@ -423,12 +423,13 @@ class SettingOptions(TypedDict, total=False):
     """Components of the twist of the dexterity; default: all six."""
 
 
+@numeric_arguments("wrench")
 def checked_settings(
     model: Model,
     quantities: Sequence[str],
     frame: str,
     length: float | None = None,
-    wrench: Sequence[float] | np.ndarray | None = None,
+    wrench: Array | np.ndarray | None = None,
     direction: Sequence[float] | np.ndarray | None = None,
     joints: Sequence[str] | None = None,
     directions: Sequence[str] = DIRECTIONS,
@@ -448,17 +449,13 @@ def checked_settings(
             if given[need] is None:
                 raise ValueError(f"a map of '{name}' needs a {need}, found none")
     length = finite_number("length", 1.0 if length is None else length, above=0.0)
-    load = None if wrench is None else np.asarray(wrench, dtype=float)
-    if load is not None:
-        check_wrench(jnp.asarray(load))
-        if not np.all(np.isfinite(load)):
-            raise ValueError(f"wrench: {load}, expected finite numbers")
+    check_wrench(wrench)
     along = None if direction is None else checked_direction(direction)
     return MapSettings(
         length_m=length,
         joints=joints_moving_frame(model, frame, joints),
         directions=tuple(directions),
-        wrench=None if load is None else tuple(load.tolist()),
+        wrench=None if wrench is None else tuple(np.asarray(wrench).tolist()),
         direction=None if along is None else tuple(along.tolist()),
     )
 

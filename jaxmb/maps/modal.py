@@ -204,10 +204,6 @@ def _is_of_channel(names: Sequence[str]) -> bool:
     return names[0].partition(".")[0] in OF_CHANNELS
 
 
-INTERVAL_95 = 1.96
-"""Half width of the 95 % interval of a normal distribution, standard deviations."""
-
-
 @dataclass(frozen=True)
 class ModalMap:
     """One quantity over postures."""

@@ -258,9 +258,8 @@ class _Writer:
         for empty in [part for part in self.root if not len(part) and not part.attrib and part.tag != "worldbody"]:
             self.root.remove(empty)
         keyframe = ElementTree.SubElement(self.root, "keyframe")
-        order = [
-            joint.attrib["name"] for joint in self.body[GROUND].iter("joint")
-        ]  # depth first, as MuJoCo numbers them
+        # depth first, as MuJoCo numbers them
+        order = [joint.attrib["name"] for joint in self.body[GROUND].iter("joint")]
         controls = {"ctrl": numbers_text(self.controls.values())} if self.controls else {}
         qpos = numbers_text(self.q[name] for name in order)
         ElementTree.SubElement(keyframe, "key", {"name": "reference", "qpos": qpos} | controls)
@@ -329,17 +328,16 @@ class _Writer:
         return Element("joint", {key: value for key, value in attributes.items() if value})
 
     def _add_inertia(self, element: Element, rigid: RigidMass, offset: np.ndarray, rotors: np.ndarray) -> None:
-        turn = offset[:3, :3]
-        if np.any(rotors):
-            moments = np.linalg.eigvalsh(rigid.central_inertia - rotors)
-            if rigid.mass == 0.0 or moments[0] < 0.0 or moments[0] + moments[1] < moments[2] * (1.0 - 1e-9):
-                raise NotImplementedError(
-                    f"machine '{self.machine.name}': MJCF cannot describe a motor on body '{rigid.name}', whose inertia"
-                    " does not contain that of the rotor"
-                )
+        turn, own = offset[:3, :3], rigid.central_inertia - rotors
+        moments, axes = np.linalg.eigh(own)
+        beyond = rigid.mass == 0.0 or moments[0] < 0.0 or moments[0] + moments[1] < moments[2] * (1.0 - 1e-9)
+        if np.any(rotors) and beyond:
+            raise NotImplementedError(
+                f"machine '{self.machine.name}': MJCF cannot describe a motor on body '{rigid.name}', whose inertia"
+                " does not contain that of the rotor"
+            )
         if rigid.mass == 0.0:
             return
-        moments, axes = np.linalg.eigh(rigid.central_inertia - rotors)
         raised = np.maximum(moments, LEAST_INERTIA)
         raised[:2] += max(0.0, 0.5 * (raised[2] - raised[0] - raised[1]))
         if np.any(np.abs(raised - moments) > max(LEAST_INERTIA, 1e-9 * moments[2])):
@@ -347,7 +345,7 @@ class _Writer:
             self.changed.append(f"inertia of {rigid.name} raised by {by:.2g} kg m^2 for MuJoCo's triangle inequality")
         tensor = turn @ axes @ np.diag(raised * (1.0 + 1e-14)) @ axes.T @ turn.T
         if np.array_equal(raised, moments):
-            tensor = turn @ (rigid.central_inertia - rotors) @ turn.T
+            tensor = turn @ own @ turn.T
         center = offset[:3, 3] + turn @ np.array(rigid.center_of_mass)
         full = 0.5 * (tensor + tensor.T)[[0, 1, 2, 0, 0, 1], [0, 1, 2, 1, 2, 2]]
         ElementTree.SubElement(

@@ -5,8 +5,9 @@ from functools import partial
 
 import numpy as np
 
+from jaxmb.identify.assess.result import INTERVAL
 from jaxmb.io.validation import listed
-from jaxmb.maps.modal import INTERVAL_95, ModalMap, ModalMaps
+from jaxmb.maps.modal import ModalMap, ModalMaps
 from jaxmb.maps.placement import VARIABLES, PlacementResult
 from jaxmb.report.charts import (
     ALERT,
@@ -107,7 +108,7 @@ def _curves(found: ModalMaps, quantity: str) -> Chart:
         color = SERIES[m % len(SERIES)]
         curves.append(Line(x, values[:, m] * scale, f"mode {m + 1}" if shown.by_mode else name, color, 1.2))
         if std is not None and np.isfinite(std[:, m]).any():
-            low, high = (values[:, m] + side * INTERVAL_95 * std[:, m] for side in (-1.0, 1.0))
+            low, high = (values[:, m] + side * INTERVAL * std[:, m] for side in (-1.0, 1.0))
             shades.append(Band(x, low * scale, high * scale, "95 % interval", color))
     least, most = (float(f(values * scale)) if np.isfinite(values).any() else np.nan for f in (np.nanmin, np.nanmax))
     limits = (0.0, 1.1 * most) if np.isfinite(most) and least < 0.3 * most else None
