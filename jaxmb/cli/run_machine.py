@@ -1,6 +1,5 @@
 """Commands on machines: `jaxmb predict`, `jaxmb compensate` and `jaxmb map`."""
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -66,6 +65,7 @@ def predict(options: PredictOptions) -> None:
 
     import jaxmb
     from jaxmb.machine.values import coordinate_values
+    from jaxmb.measurement.frf_set import band_of
     from jaxmb.mechanics.kinematics import frame_name
     from jaxmb.mechanics.mjcf import exported_mjcf
     from jaxmb.mechanics.tangent import motion_coordinates
@@ -79,11 +79,7 @@ def predict(options: PredictOptions) -> None:
         derivatives = check_kind(options.kind)
         points, _ = endpoints(frame_name(model, options.frame), None, None)
         q = jaxmb.posture(model, coordinate_values(",".join(options.posture or ())))
-        if options.band_hz is not None and not 0.0 <= options.band_hz[0] < options.band_hz[1] < math.inf:
-            low_hz, high_hz = options.band_hz
-            raise ValueError(
-                f"band_hz: {low_hz:g} to {high_hz:g} Hz, expected finite numbers of 0 or more, the lower end first"
-            )
+        band_hz = None if options.band_hz is None else band_of(options.band_hz)
         try:
             tangent = jaxmb.linearize(model, q, robot.linearize_at)
             check_mass_matrix(np.asarray(tangent.mass), motion_coordinates(model))
@@ -93,7 +89,7 @@ def predict(options: PredictOptions) -> None:
         if options.animate is not None:
             check_mode(robot.name, found, options.animate)
         first_hz = np.asarray(found.frequency_hz)[:6].tolist()
-        low_hz, high_hz = options.band_hz or ((0.2 * first_hz[0], 1.25 * first_hz[-1]) if first_hz else (1.0, 100.0))
+        low_hz, high_hz = band_hz or ((0.2 * first_hz[0], 1.25 * first_hz[-1]) if first_hz else (1.0, 100.0))
         frequency_hz = np.linspace(low_hz, high_hz, PREDICTED_LINES)
         h = np.asarray(jaxmb.frf(model, q, frequency_hz, options.frame, options.kind, at=robot.linearize_at))  # pyright: ignore[reportArgumentType]  (checked)
         if not h.any():

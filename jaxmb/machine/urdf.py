@@ -191,7 +191,13 @@ def _tree(links: dict[str, _Element], joints: dict[str, _Element]) -> dict[str, 
     parents: dict[str, list[str]] = {}
     for joint in joints.values():
         label = _joint_label(joint)
-        _check_type(joint, label)
+        kind = _attribute(joint, "type", label)
+        if kind in UNSUPPORTED_JOINTS:
+            raise NotImplementedError(
+                f"{label}: a {kind} joint is not supported, expected {', '.join(COORDINATE_OF_JOINT)}"
+            )
+        if kind not in COORDINATE_OF_JOINT:
+            raise ValueError(f"{label}: found type={shown(kind)}, expected one of: {', '.join(COORDINATE_OF_JOINT)}")
         ends = {}
         for end in ("parent", "child"):
             ends[end] = _attribute(_only(joint, end, label), "link", label)
@@ -208,16 +214,6 @@ def _tree(links: dict[str, _Element], joints: dict[str, _Element]) -> dict[str, 
     if len(roots) > 1:
         raise ValueError(f"the robot has {len(roots)} root links ({listed(roots, 20)}), expected one")
     return parent_joint
-
-
-def _check_type(joint: _Element, label: str) -> None:
-    kind = _attribute(joint, "type", label)
-    if kind in UNSUPPORTED_JOINTS:
-        raise NotImplementedError(
-            f"{label}: a {kind} joint is not supported, expected {', '.join(COORDINATE_OF_JOINT)}"
-        )
-    if kind not in COORDINATE_OF_JOINT:
-        raise ValueError(f"{label}: found type={shown(kind)}, expected one of: {', '.join(COORDINATE_OF_JOINT)}")
 
 
 def _by_name(robot: _Element, tag: str) -> dict[str, _Element]:

@@ -19,6 +19,7 @@ from jaxmb.io.validation import check_choice, error_location
 from jaxmb.machine.build import Model
 from jaxmb.maps.kinetostatic import check_quantities, checked_direction
 from jaxmb.maps.position_solver import check_all_closed
+from jaxmb.measurement.frf_set import band_of
 from jaxmb.mechanics.equilibrium import equilibrium_or_nan
 from jaxmb.mechanics.kinematics import TOOL, check_no_virtual_springs, frame_index
 from jaxmb.mechanics.tangent import LinearizeAt, Tangent, motion_coordinates, motion_jacobian, tangent_about
@@ -377,9 +378,8 @@ def _checked_options(
     direction: Sequence[float] | np.ndarray | None = None, band_hz: tuple[float, float] | None = None
 ) -> tuple[np.ndarray | None, tuple[float, float] | None]:
     """The options of compliances; ValueError if a number is wrong."""
-    if band_hz is not None and not (0.0 <= band_hz[0] < band_hz[1] < np.inf):
-        raise ValueError(f"band_hz: {band_hz[0]:g} to {band_hz[1]:g} Hz, expected finite numbers, the lower first")
-    return None if direction is None else checked_direction(direction), band_hz
+    along = None if direction is None else checked_direction(direction)
+    return along, None if band_hz is None else band_of(band_hz)
 
 
 @compiled

@@ -369,10 +369,17 @@ def labelled(frf_set: FrfSet, labels: FrfLabels) -> FrfSet:
 
 
 def band_of(band_hz: Sequence[float]) -> tuple[float, float]:
-    """Band as (low, high), Hz."""
+    """Band as (low, high), Hz.
+
+    Raises:
+        ValueError: it is not two finite frequencies of 0 or more, the lower end first.
+    """
     if np.shape(band_hz) != (2,):
         raise ValueError(f"band_hz is {band_hz!r}, expected a low and a high frequency")
-    return finite_number("band_hz", band_hz[0]), finite_number("band_hz", band_hz[1])
+    low, high = (finite_number("band_hz", end, least=0.0) for end in band_hz)
+    if not low < high:
+        raise ValueError(f"band_hz is {low:g} to {high:g} Hz, expected the lower end first")
+    return low, high
 
 
 def lines_within(frequency_hz: np.ndarray, low: float, high: float) -> np.ndarray:
@@ -388,8 +395,6 @@ def in_band(frf_set: FrfSet, band_hz: Sequence[float]) -> FrfSet:
         ValueError: the band is reversed or holds no line.
     """
     low, high = band_of(band_hz)
-    if not low < high:
-        raise ValueError(f"band_hz is {low:g} to {high:g} Hz, expected the lower end first")
     keep = lines_within(frf_set.frequency_hz, low, high)
     if not keep.any():
         raise ValueError(

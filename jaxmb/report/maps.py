@@ -93,11 +93,13 @@ def zone_table(found: PostureMap) -> Table:
     """Zones of a map: share of the postures, ranges and best value."""
     over, revolute = found.postures.over, found.postures.revolute
     ranges = left(*(f"{c} reaches" for c in over), *(f"{c} all good" for c in over))
-    rows = []
-    for i, zone in enumerate(found.zones, 1):
-        ends = [*_ranges(zone.extent, revolute), *_ranges(zone.box, revolute)]
-        best = "infinite" if math.isinf(zone.best) else number(zone.best)
-        rows.append((f"Z{i}", f"{100 * zone.share:.1f} %", *ends, best))
+    rows = [
+        (
+            f"Z{i}", f"{100 * zone.share:.1f} %", *_ranges(zone.extent, revolute), *_ranges(zone.box, revolute),
+            "infinite" if math.isinf(zone.best) else number(zone.best),
+        )
+        for i, zone in enumerate(found.zones, 1)
+    ]  # fmt: skip
     return Table("", (*left("zone"), *right("share"), *ranges, *right("best")), tuple(rows))
 
 

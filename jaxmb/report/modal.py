@@ -86,22 +86,21 @@ def modal_sections(
 
 def modal_table(analysis: ModalAnalysis) -> Table:
     """Poles: frequency and damping with standard deviations, and the complexity of each shape (MPC, MPD)."""
-    model, scatter, rows = analysis.model, analysis.scatter, []
-    for r in range(model.frequency_hz.size):
-        shape = analysis.shape[:, r]
-        rows.append(
-            (
-                str(r + 1),
-                f"{model.frequency_hz[r]:.4f}",
-                number(float(model.frequency_std_hz[r]), 2),
-                f"{model.damped_frequency_hz[r]:.4f}",
-                f"{100.0 * model.damping_ratio[r]:.3f}",
-                number(100.0 * float(model.damping_std[r]), 2),
-                f"{modal_phase_collinearity(shape):.3f}",
-                f"{np.degrees(modal_phase_deviation(shape)):.1f}",
-                None if scatter is None else number(100.0 * float(scatter.std[r]), 2),
-            )
+    model, scatter = analysis.model, analysis.scatter
+    rows = [
+        (
+            str(r + 1),
+            f"{model.frequency_hz[r]:.4f}",
+            number(float(model.frequency_std_hz[r]), 2),
+            f"{model.damped_frequency_hz[r]:.4f}",
+            f"{100.0 * model.damping_ratio[r]:.3f}",
+            number(100.0 * float(model.damping_std[r]), 2),
+            f"{modal_phase_collinearity(shape):.3f}",
+            f"{np.degrees(modal_phase_deviation(shape)):.1f}",
+            None if scatter is None else number(100.0 * float(scatter.std[r]), 2),
         )
+        for r, shape in enumerate(analysis.shape.T)
+    ]
     columns = right(
         "mode", "frequency Hz", "± std", "damped Hz", "damping % of critical", "± std", "MPC", "MPD °", "scatter %"
     )

@@ -197,12 +197,15 @@ def correlation_sections(result: Result) -> list[Section]:
 
 def profile_sections(result: Result) -> list[Section]:
     """95 % intervals by the standard deviation and by the profile; a dash where the cost does not rise enough."""
-    profiles, rows = result.metrics.profiles, []
-    if profiles is None:
+    if result.metrics.profiles is None:
         return []
-    for name, profile in profiles.items():
-        cells = ["-" if end is None else number(end) for end in (*profile.linear_interval, *profile.interval)]
-        rows.append((name, result.parameters[name].unit, number(result.parameters[name].value), *cells))
+    rows = [
+        (
+            name, result.parameters[name].unit, number(result.parameters[name].value),
+            *("-" if end is None else number(end) for end in (*profile.linear_interval, *profile.interval)),
+        )
+        for name, profile in result.metrics.profiles.items()
+    ]  # fmt: skip
     table = Table(
         "",
         (*left("parameter", "unit"), *right("value", "by std: from", "to", "by profile: from", "to")),

@@ -262,11 +262,14 @@ def one_model_part(found: OneModel, result: Result) -> Lines | Table:
     size = f"residual {number(found.residual_over_noise, 3)} times the noise{included}"
     if found.is_consistent:
         return Lines((f"one model is consistent with all {tests} tests: {size}",))
-    rows = []
-    for line in found.parameters[:MOST_ROWS]:
-        residual = "-" if line.residual is None else number(line.residual, 3)
-        variation = variation_text(line, result.study, result.parameters[line.parameter].value)
-        rows.append((line.parameter, variation, residual, number(line.drop, 3), str(line.degrees), chance(line.p_holm)))
+    rows = [
+        (
+            line.parameter, variation_text(line, result.study, result.parameters[line.parameter].value),
+            "-" if line.residual is None else number(line.residual, 3), number(line.drop, 3), str(line.degrees),
+            chance(line.p_holm),
+        )
+        for line in found.parameters[:MOST_ROWS]
+    ]  # fmt: skip
     every = found.separate
     rows.append(("all of them", "", "", number(every.drop, 3), str(every.degrees), chance(every.p)))
     return Table(

@@ -285,7 +285,7 @@ def test_wrong_arguments(arm):
         ({"frame": "tol"}, "frame 'tol'"),
         ({"quantities": ["static_compliance"], "frame": "ground"}, "frame .ground. does not move"),
         ({"direction": (0, 0, 0)}, "direction: "),
-        ({"band_hz": (2.0, 1.0)}, "band_hz: 2 to 1 Hz"),
+        ({"band_hz": (2.0, 1.0)}, "band_hz is 2 to 1 Hz"),
     ]:
         with pytest.raises(ValueError, match=sentence):
             modal_quantities(arm, rows, **arguments)
