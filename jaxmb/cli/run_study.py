@@ -30,6 +30,7 @@ from jaxmb.cli.console import (
     writing,
     wrong_input,
 )
+from jaxmb.io.validation import check_choice, error_location
 
 if TYPE_CHECKING:
     from jaxmb.identify.assess.result import Result
@@ -102,7 +103,6 @@ def identify(options: IdentifyOptions) -> None:
     from jaxmb.identify.fit.devices import is_first
     from jaxmb.identify.fit.search import algorithm_named
     from jaxmb.identify.study.study import make_study
-    from jaxmb.io.validation import error_location
     from jaxmb.report.page import REPORT
     from jaxmb.report.result_sections import sections
 
@@ -157,7 +157,6 @@ def identify(options: IdentifyOptions) -> None:
 def _study_file(options: IdentifyOptions) -> "tuple[StudyFile, Path]":
     """The study file and its path, after a check of the options."""
     from jaxmb.identify.study.format.study_format import PRESETS, read_study_file
-    from jaxmb.io.validation import check_choice
 
     with wrong_input():
         if options.report:

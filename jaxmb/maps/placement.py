@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from scipy.spatial.transform import Rotation
+from scipy.spatial.transform import RigidTransform, Rotation
 
 from jaxmb.compiled import batch_size, compiled, in_batches
 from jaxmb.io.validation import check_known, finite_number, whole_number
@@ -47,18 +47,13 @@ def placed_paths(
     path: ToolPath, places: Float[np.ndarray, "p 5"]
 ) -> tuple[Float[np.ndarray, "p k 4 4"], Float[np.ndarray, "p k 6"]]:
     """Poses T_0tool [p, k, 4, 4] and wrenches in ground axes [p, k, 6] of a task at placements [p, 5]."""
-    base, turn = _about_z(places[:, 3]), _about_z(places[:, 4])
-    base[:, :3, 3] = places[:, :3]
+    yaw, spin = (Rotation.from_euler("z", places[:, k, None]) for k in (3, 4))
+    base = RigidTransform.from_components(places[:, :3], yaw).as_matrix()
+    turn = RigidTransform.from_rotation(spin).as_matrix()
     poses = base[:, None] @ path.poses[None] @ turn[:, None]
     rotation = base[:, None, :3, :3]
     parts = (np.squeeze(rotation @ path.wrenches[None, :, part, None], -1) for part in (slice(0, 3), slice(3, 6)))
     return poses, np.concatenate(list(parts), axis=-1)
-
-
-def _about_z(angle: np.ndarray) -> np.ndarray:
-    turn = np.tile(np.eye(4), (len(angle), 1, 1))
-    turn[:, :3, :3] = Rotation.from_euler("z", angle[:, None]).as_matrix()
-    return turn
 
 
 def check_tool_path(path: ToolPath) -> None:
