@@ -79,7 +79,7 @@ def predict(options: PredictOptions) -> None:
         derivatives = check_kind(options.kind)
         points, _ = endpoints(frame_name(model, options.frame), None, None)
         q = jaxmb.posture(model, coordinate_values(",".join(options.posture or ())))
-        band_hz = None if options.band_hz is None else band_of(options.band_hz)
+        band_hz = None if options.band_hz is None else band_of(options.band_hz, 0.0)
         try:
             tangent = jaxmb.linearize(model, q, robot.linearize_at)
             check_mass_matrix(np.asarray(tangent.mass), motion_coordinates(model))

@@ -52,7 +52,55 @@ class _Element:
     tag: str
     attributes: dict[str, str]
     line: int
+    parent: "_Element | None"
+    """None for links and joints."""
     children: list["_Element"] = field(default_factory=list)
+
+    @property
+    def label(self) -> str:
+        """Name in errors, such as "joint 'hip', limit"."""
+        return f"{self.parent.label}, {self.tag}" if self.parent else f"{self.tag} '{self.attributes.get('name', '')}'"
+
+    def only(self, tag: str) -> "_Element":
+        """The element inside with this tag."""
+        found = self.optional(tag)
+        if found is None:
+            raise ValueError(f"{self.label}: line {self.line}: <{tag}> is missing, expected one")
+        return found
+
+    def optional(self, tag: str) -> "_Element | None":
+        """The element inside with this tag; None where there is none."""
+        found = [child for child in self.children if child.tag == tag]
+        if len(found) > 1:
+            raise ValueError(f"{self.label}: line {found[1].line}: found a second <{tag}>, expected one")
+        return found[0] if found else None
+
+    def part(self, tag: str) -> "_Element":
+        """The element inside with this tag; where there is none, one without attributes."""
+        return self.optional(tag) or _Element(tag, {}, self.line, self)
+
+    def attribute(self, key: str) -> str:
+        """An attribute that must be given."""
+        if key not in self.attributes:
+            raise ValueError(f'{self.label}: line {self.line}: <{self.tag}> has no {key}, expected {key}="..."')
+        return self.attributes[key]
+
+    def not_negative(self, key: str, default: str | None = None) -> float:
+        """One number of at least 0."""
+        (value,) = self.numbers(key, 1, default)
+        if value < 0.0:
+            raise ValueError(f'{self.label}: line {self.line}: found {key}="{value:g}", expected a number not below 0')
+        return value
+
+    def numbers(self, key: str, count: int = 1, default: str | None = None) -> list[float]:
+        """Exactly `count` finite decimal numbers; Python's float() also accepts nan, inf, 1_000 and other digits."""
+        text = self.attributes.get(key, default) or self.attribute(key)
+        entries = text.split()
+        values = [float(entry) if _NUMBER.fullmatch(entry) else math.nan for entry in entries[: count + 1]]
+        if len(entries) != count or not all(math.isfinite(v) for v in values):
+            expected = "one finite number" if count == 1 else f"{count} finite numbers"
+            raise ValueError(f"{self.label}: line {self.line}: found {key}={shown(text)}, expected {expected}")
+        return values
 
 
 def machine_from_urdf(text: str, name: str) -> Machine:
@@ -86,8 +134,7 @@ def machine_from_urdf(text: str, name: str) -> Machine:
     couplings = [
         _coupling(joint, mimic, joints)
         for joint in joints.values()
-        if COORDINATE_OF_JOINT[joint.attributes["type"]] is not None
-        and (mimic := _optional(joint, "mimic", _joint_label(joint))) is not None
+        if COORDINATE_OF_JOINT[joint.attributes["type"]] is not None and (mimic := joint.optional("mimic")) is not None
     ]
     data = {"name": OUTSIDE_NAME.sub("_", name) or "_", "body": bodies, "coupling": couplings}
     try:
@@ -97,65 +144,58 @@ def machine_from_urdf(text: str, name: str) -> Machine:
 
 
 def _body(name: str, link: _Element, joint: _Element | None) -> Table:
-    body: Table = {"name": name} | _inertial(name, link)
+    body: Table = {"name": name} | _inertial(link)
     if joint is None:
         return body
-    label = _joint_label(joint)
-    body["parent"] = _attribute(_only(joint, "parent", label), "link", label)
-    body["origin"] = _origin(joint, label)
+    body["parent"] = joint.only("parent").attribute("link")
+    body["origin"] = _origin(joint)
     kind = COORDINATE_OF_JOINT[joint.attributes["type"]]
     if kind is None:
         return body
-    coordinate = {"name": joint.attributes["name"], "type": kind, "axis": _axis(joint, label)}
-    dynamics = _part(joint, "dynamics", label)
-    coordinate |= {key: _not_negative(dynamics, key, f"{label}, dynamics", "0") for key in ("damping", "friction")}
-    limits = _limits(_part(joint, "limit", label), joint.attributes["type"], f"{label}, limit")
-    return body | {"joint": [coordinate | limits]}
+    coordinate = {"name": joint.attributes["name"], "type": kind, "axis": _axis(joint)}
+    dynamics = joint.part("dynamics")
+    coordinate |= {key: dynamics.not_negative(key, "0") for key in ("damping", "friction")}
+    return body | {"joint": [coordinate | _limits(joint.part("limit"), joint.attributes["type"])]}
 
 
 def _coupling(joint: _Element, mimic: _Element, joints: Mapping[str, _Element]) -> Table:
     """The coupling of a joint that mimics another."""
-    location = f"{_joint_label(joint)}, mimic"
-    follows = _attribute(mimic, "joint", location)
-    check_known(f"{location}: joint", [follows], joints)
-    (ratio,) = _numbers(mimic, "multiplier", 1, location, "1")
-    (offset,) = _numbers(mimic, "offset", 1, location, "0")
+    follows = mimic.attribute("joint")
+    check_known(f"{mimic.label}: joint", [follows], joints)
+    (ratio,), (offset,) = mimic.numbers("multiplier", default="1"), mimic.numbers("offset", default="0")
     return {"coordinate": joint.attributes["name"], "follows": follows, "ratio": ratio, "offset": offset}
 
 
-def _limits(limit: _Element, kind: str, location: str) -> Table:
+def _limits(limit: _Element, kind: str) -> Table:
     """Limits of range, speed and effort of a joint; 0 and `OUT_OF_REACH` mean no limit."""
     result: Table = {}
-    low, high = (_numbers(limit, key, 1, location, "0")[0] for key in ("lower", "upper"))
+    low, high = (limit.numbers(key, default="0")[0] for key in ("lower", "upper"))
     if kind != "continuous" and low > high:
         raise ValueError(
-            f"{location}: line {limit.line}: found lower={low:g} above upper={high:g}, expected rising limits"
+            f"{limit.label}: line {limit.line}: found lower={low:g} above upper={high:g}, expected rising limits"
         )
     if kind != "continuous" and low < high and max(-low, high) < OUT_OF_REACH:
         result["range"] = [low, high] if kind == "prismatic" else [AngleText(low), AngleText(high)]
     for key, name in (("velocity", "speed_limit"), ("effort", "effort_limit")):
-        most = _numbers(limit, key, 1, location, "0")[0]
+        most = limit.numbers(key, default="0")[0]
         if 0.0 < most < OUT_OF_REACH:
             result[name] = most
     return result
 
 
-def _inertial(name: str, link: _Element) -> Table:
+def _inertial(link: _Element) -> Table:
     """Mass, centre of mass and inertia about it in the link's axes; empty where the link has no mass."""
-    label = f"link '{name}', inertial"
-    inertial = _optional(link, "inertial", f"link '{name}'")
+    inertial = link.optional("inertial")
     if inertial is None:
         return {}
-    mass = _not_negative(_only(inertial, "mass", label), "value", f"{label}, mass")
-    origin = _origin(inertial, label)
+    mass, origin = inertial.only("mass").not_negative("value"), _origin(inertial)
     data: Table = {"mass": mass, "center_of_mass": origin["xyz"]}
-    inertia = _optional(inertial, "inertia", label)
+    inertia = inertial.optional("inertia")
     if inertia is None:
         return data
-    location = f"{label}, inertia"
-    xx, yy, zz = (_numbers(inertia, key, 1, location)[0] for key in ("ixx", "iyy", "izz"))
+    xx, yy, zz = (inertia.numbers(key)[0] for key in ("ixx", "iyy", "izz"))
     # Many files give only the diagonal.
-    xy, xz, yz = (_numbers(inertia, key, 1, location, "0")[0] for key in ("ixy", "ixz", "iyz"))
+    xy, xz, yz = (inertia.numbers(key, default="0")[0] for key in ("ixy", "ixz", "iyz"))
     tensor = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
     rotation = rotation_matrix(origin["rpy"])
     if mass == 0.0 and not tensor.any():
@@ -164,23 +204,24 @@ def _inertial(name: str, link: _Element) -> Table:
     return data | {"inertia_tensor": (0.5 * (rotated + rotated.T)).tolist()}
 
 
-def _axis(joint: _Element, label: str) -> list[float]:
-    element = _optional(joint, "axis", label)
+def _axis(joint: _Element) -> list[float]:
+    element = joint.optional("axis")
     if element is None:
         return [1.0, 0.0, 0.0]
-    axis = _numbers(element, "xyz", 3, f"{label}, axis")
+    axis = element.numbers("xyz", 3)
     length = math.hypot(*axis)
     if length == 0.0:
-        raise ValueError(f"{label}, axis: found xyz={shown(element.attributes['xyz'])}, expected a direction, not zero")
+        raise ValueError(
+            f"{element.label}: found xyz={shown(element.attributes['xyz'])}, expected a direction, not zero"
+        )
     return [a / length for a in axis]
 
 
-def _origin(element: _Element, label: str) -> Table:
-    origin = _part(element, "origin", label)
-    location = f"{label}, origin"
+def _origin(element: _Element) -> Table:
+    origin = element.part("origin")
     if "quat_xyzw" in origin.attributes:
-        raise NotImplementedError(f"{location}: a rotation by quat_xyzw is not supported, expected rpy")
-    return {key: _numbers(origin, key, 3, location, "0 0 0") for key in ("xyz", "rpy")}
+        raise NotImplementedError(f"{origin.label}: a rotation by quat_xyzw is not supported, expected rpy")
+    return {key: origin.numbers(key, 3, "0 0 0") for key in ("xyz", "rpy")}
 
 
 def _tree(links: dict[str, _Element], joints: dict[str, _Element]) -> dict[str, _Element]:
@@ -190,18 +231,19 @@ def _tree(links: dict[str, _Element], joints: dict[str, _Element]) -> dict[str, 
     parent_joint: dict[str, _Element] = {}
     parents: dict[str, list[str]] = {}
     for joint in joints.values():
-        label = _joint_label(joint)
-        kind = _attribute(joint, "type", label)
+        kind = joint.attribute("type")
         if kind in UNSUPPORTED_JOINTS:
             raise NotImplementedError(
-                f"{label}: a {kind} joint is not supported, expected {', '.join(COORDINATE_OF_JOINT)}"
+                f"{joint.label}: a {kind} joint is not supported, expected {', '.join(COORDINATE_OF_JOINT)}"
             )
         if kind not in COORDINATE_OF_JOINT:
-            raise ValueError(f"{label}: found type={shown(kind)}, expected one of: {', '.join(COORDINATE_OF_JOINT)}")
+            raise ValueError(
+                f"{joint.label}: found type={shown(kind)}, expected one of: {', '.join(COORDINATE_OF_JOINT)}"
+            )
         ends = {}
         for end in ("parent", "child"):
-            ends[end] = _attribute(_only(joint, end, label), "link", label)
-            check_known(f"{label}: {end} link", [ends[end]], links)
+            ends[end] = joint.only(end).attribute("link")
+            check_known(f"{joint.label}: {end} link", [ends[end]], links)
         child = ends["child"]
         if child in parent_joint:
             raise ValueError(
@@ -221,7 +263,7 @@ def _by_name(robot: _Element, tag: str) -> dict[str, _Element]:
     for element in robot.children:
         if element.tag != tag:
             continue
-        name = _attribute(element, "name", f"line {element.line}: <{tag}>")
+        name = element.attribute("name")
         try:
             valid_name(name)
         except ValueError as error:
@@ -232,60 +274,13 @@ def _by_name(robot: _Element, tag: str) -> dict[str, _Element]:
     return result
 
 
-def _joint_label(joint: _Element) -> str:
-    return f"joint '{joint.attributes['name']}'"
-
-
-def _only(element: _Element, tag: str, label: str) -> _Element:
-    result = _optional(element, tag, label)
-    if result is None:
-        raise ValueError(f"{label}: line {element.line}: <{tag}> is missing, expected one")
-    return result
-
-
-def _optional(element: _Element, tag: str, label: str) -> _Element | None:
-    result = [child for child in element.children if child.tag == tag]
-    if len(result) > 1:
-        raise ValueError(f"{label}: line {result[1].line}: found a second <{tag}>, expected one")
-    return result[0] if result else None
-
-
-def _part(element: _Element, tag: str, label: str) -> _Element:
-    """The element inside another one; where there is none, one without attributes."""
-    return _optional(element, tag, label) or _Element(tag, {}, element.line)
-
-
-def _attribute(element: _Element, key: str, label: str) -> str:
-    if key not in element.attributes:
-        raise ValueError(f'{label}: line {element.line}: <{element.tag}> has no {key}, expected {key}="..."')
-    return element.attributes[key]
-
-
-def _not_negative(element: _Element, key: str, label: str, default: str | None = None) -> float:
-    (value,) = _numbers(element, key, 1, label, default)
-    if value < 0.0:
-        raise ValueError(f'{label}: line {element.line}: found {key}="{value:g}", expected a number not below 0')
-    return value
-
-
-def _numbers(element: _Element, key: str, count: int, label: str, default: str | None = None) -> list[float]:
-    """Exactly `count` finite decimal numbers; Python's float() also accepts nan, inf, 1_000 and other digits."""
-    text = element.attributes.get(key, default) or _attribute(element, key, label)
-    entries = text.split()
-    values = [float(entry) if _NUMBER.fullmatch(entry) else math.nan for entry in entries[: count + 1]]
-    if len(entries) != count or not all(math.isfinite(v) for v in values):
-        expected = "one finite number" if count == 1 else f"{count} finite numbers"
-        raise ValueError(f"{label}: line {element.line}: found {key}={shown(text)}, expected {expected}")
-    return values
-
-
 def _parse(text: str) -> _Element:
     """Root element of an XML text; a DTD is refused, so that no entities are expanded or fetched."""
-    top = _Element("", {}, 0)
+    top = _Element("", {}, 0, None)
     stack = [top]
 
     def start(tag: str, attributes: dict[str, str]) -> None:
-        element = _Element(tag, attributes, parser.CurrentLineNumber)
+        element = _Element(tag, attributes, parser.CurrentLineNumber, stack[-1] if len(stack) > 2 else None)
         stack[-1].children.append(element)
         stack.append(element)
 

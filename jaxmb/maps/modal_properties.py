@@ -379,7 +379,7 @@ def _checked_options(
 ) -> tuple[np.ndarray | None, tuple[float, float] | None]:
     """The options of compliances; ValueError if a number is wrong."""
     along = None if direction is None else checked_direction(direction)
-    return along, None if band_hz is None else band_of(band_hz)
+    return along, None if band_hz is None else band_of(band_hz, 0.0)
 
 
 @compiled

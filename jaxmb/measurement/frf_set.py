@@ -368,15 +368,15 @@ def labelled(frf_set: FrfSet, labels: FrfLabels) -> FrfSet:
     return dataclasses.replace(frf_set, **{name: value for name, value in labels.items() if value is not None})
 
 
-def band_of(band_hz: Sequence[float]) -> tuple[float, float]:
+def band_of(band_hz: Sequence[float], least: float = -np.inf) -> tuple[float, float]:
     """Band as (low, high), Hz.
 
     Raises:
-        ValueError: it is not two finite frequencies of 0 or more, the lower end first.
+        ValueError: it is not two finite frequencies of at least `least`, the lower end first.
     """
     if np.shape(band_hz) != (2,):
         raise ValueError(f"band_hz is {band_hz!r}, expected a low and a high frequency")
-    low, high = (finite_number("band_hz", end, least=0.0) for end in band_hz)
+    low, high = (finite_number("band_hz", end, least=least) for end in band_hz)
     if not low < high:
         raise ValueError(f"band_hz is {low:g} to {high:g} Hz, expected the lower end first")
     return low, high

@@ -169,7 +169,7 @@ TOE = '<link name="toe"/><joint name="ankle" type="fixed"><parent link="leg"/><c
             "joint 'hip': found type=\"hinge\", expected one of: revolute, continuous, prismatic",
         ),
         ('type="revolute"', "", "joint 'hip': line 6: <joint> has no type, expected type=\"...\""),
-        ('<joint name="hip"', "<joint", 'line 6: <joint>: line 6: <joint> has no name, expected name="..."'),
+        ('<joint name="hip"', "<joint", "joint '': line 6: <joint> has no name, expected name=\"...\""),
         ('name="hip"', 'name="left hip"', 'line 6: <joint>: found name="left hip", expected a name of letters'),
         (
             '<child link="leg"/>',
