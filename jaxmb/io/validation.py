@@ -105,28 +105,33 @@ def sentence(error: ValidationError, data: Table, cls: type[BaseModel]) -> str:
     first = min(errors, key=lambda e: e.type != "extra_forbidden")
     location, context = _location_text(first.loc, data), first.context
     key = first.loc[-1] if first.loc else ""
-    if first.type == "extra_forbidden":
-        hint = suggestion(str(key), first.siblings, CLOSE) or ";"
-        text = f"unknown key{hint} expected one of: {', '.join(first.siblings)}"
-    elif first.type == "missing" and isinstance(key, int):
-        location = _location_text(first.loc[:-1], data)
-        text = f"found {shown(first.input)}, expected at least {key + 1} items"
-    elif first.type == "missing":
-        text = "missing, expected a value"
-    elif first.type == "too_long":
-        text = f"found {shown(first.input)}, expected {context.get('max_length')} items"
-    elif first.type in ("union_tag_invalid", "union_tag_not_found"):
-        key = str(context.get("discriminator", "kind")).strip("'_()")
-        location = f"{location}, {key}"
-        found_text = f"found {shown(context['tag'])}" if "tag" in context else "missing"
-        tags = [tag for m in first.models if key in m.model_fields for tag in get_args(m.model_fields[key].annotation)]
-        hint = suggestion(str(context["tag"]), tags) if "tag" in context else ""
-        text = f"{found_text}{hint or ','} expected one of {', '.join(map(repr, tags))}"
-    elif first.type == "value_error":
-        found_text = "" if isinstance(first.input, dict | BaseModel) else f"found {shown(first.input)}, "
-        text = f"{found_text}{context.get('error')}"
-    else:
-        text = f"found {shown(first.input)}, expected {_expected(first)}"
+    found_text = f"found {shown(first.input)}, expected"
+    match first.type:
+        case "extra_forbidden":
+            hint = suggestion(str(key), first.siblings, CLOSE) or ";"
+            text = f"unknown key{hint} expected one of: {', '.join(first.siblings)}"
+        case "missing" if isinstance(key, int):
+            location = _location_text(first.loc[:-1], data)
+            text = f"{found_text} at least {key + 1} items"
+        case "missing":
+            text = "missing, expected a value"
+        case "too_long":
+            text = f"{found_text} {context.get('max_length')} items"
+        case "union_tag_invalid" | "union_tag_not_found":
+            key = str(context.get("discriminator", "kind")).strip("'_()")
+            location = f"{location}, {key}"
+            fields = [m.model_fields[key] for m in first.models if key in m.model_fields]
+            tags = [tag for field in fields for tag in get_args(field.annotation)]
+            tag_text, hint = "missing", ""
+            if "tag" in context:
+                tag_text, hint = f"found {shown(context['tag'])}", suggestion(str(context["tag"]), tags)
+            text = f"{tag_text}{hint or ','} expected one of {', '.join(map(repr, tags))}"
+        case "value_error" if isinstance(first.input, dict | BaseModel):
+            text = str(context.get("error"))
+        case "value_error":
+            text = f"found {shown(first.input)}, {context.get('error')}"
+        case _:
+            text = f"{found_text} {_expected(first)}"
     more = len(errors) - 1
     text = f"{location}: {text}" if location else text
     return text + (f" (and {more} more {'error' if more == 1 else 'errors'})" if more else "")

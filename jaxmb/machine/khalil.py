@@ -92,26 +92,30 @@ def _parsed(text: str) -> ast.Expression:
 
 
 def _value(node: ast.expr, text: str, symbols: Mapping[str, float]) -> float:
-    if isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool):
-        return float(node.value)
-    if isinstance(node, ast.Name):
-        if node.id != "pi" and node.id not in symbols:
-            raise ValueError(f"'{text}': the symbol '{node.id}' has no value")
-        return math.pi if node.id == "pi" else symbols[node.id]
-    if isinstance(node, ast.UnaryOp) and type(node.op) in OPERATORS:
-        return OPERATORS[type(node.op)](_value(node.operand, text, symbols))
-    if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
-        left, right = _value(node.left, text, symbols), _value(node.right, text, symbols)
-        if isinstance(node.op, ast.Pow) and abs(right) > LARGEST_POWER:
-            raise ValueError(f"'{text}': the power {right:g} is larger than {LARGEST_POWER:g}")
-        try:
-            result = OPERATORS[type(node.op)](left, right)
-        except (ZeroDivisionError, OverflowError):
-            raise ValueError(f"'{text}' has no finite value") from None
-        if isinstance(result, complex):
-            raise ValueError(f"'{text}' has no real value")
-        return result
-    raise ValueError(f"'{text}' has other elements than numbers, symbols, + - * / ** and parentheses")
+    match node:
+        case ast.Constant(int() | float() as number) if not isinstance(number, bool):
+            return float(number)
+        case ast.Name("pi"):
+            return math.pi
+        case ast.Name(name):
+            if name not in symbols:
+                raise ValueError(f"'{text}': the symbol '{name}' has no value")
+            return symbols[name]
+        case ast.UnaryOp(op, operand) if type(op) in OPERATORS:
+            return OPERATORS[type(op)](_value(operand, text, symbols))
+        case ast.BinOp(left, op, right) if type(op) in OPERATORS:
+            a, b = _value(left, text, symbols), _value(right, text, symbols)
+            if isinstance(op, ast.Pow) and abs(b) > LARGEST_POWER:
+                raise ValueError(f"'{text}': the power {b:g} is larger than {LARGEST_POWER:g}")
+            try:
+                result = OPERATORS[type(op)](a, b)
+            except (ZeroDivisionError, OverflowError):
+                raise ValueError(f"'{text}' has no finite value") from None
+            if isinstance(result, complex):
+                raise ValueError(f"'{text}' has no real value")
+            return result
+        case _:
+            raise ValueError(f"'{text}' has other elements than numbers, symbols, + - * / ** and parentheses")
 
 
 GEOMETRY = ("joint", "a", "mu", "sigma", "gamma", "b", "alpha", "d", "theta", "r")

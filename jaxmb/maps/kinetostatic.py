@@ -531,15 +531,17 @@ def _batch(
     directions: tuple[str, ...],
 ) -> tuple[Array, ...]:
     def at(q: Array) -> tuple[Array, ...]:
-        if group == "compliance":
-            c = translational_compliance(model, q, frame)
-            least, greatest = principal_stiffness(c[:, :3])
-            return jnp.linalg.norm(c @ wrench), stiffness_along(c[:, :3], direction), least, greatest
-        if group == "influence":
-            return load_influence(model, q, frame, wrench)
-        if group == "determinant" and len(joints) != len(directions):
-            return (jnp.zeros(()),)
-        matrix = normalized_jacobian(model, q, frame, length, joints, directions)
-        return (inverse_condition(matrix) if group == "dexterity" else jnp.linalg.det(matrix),)
+        match group:
+            case "compliance":
+                c = translational_compliance(model, q, frame)
+                least, greatest = principal_stiffness(c[:, :3])
+                return jnp.linalg.norm(c @ wrench), stiffness_along(c[:, :3], direction), least, greatest
+            case "influence":
+                return load_influence(model, q, frame, wrench)
+            case "determinant" if len(joints) != len(directions):
+                return (jnp.zeros(()),)
+            case _:
+                matrix = normalized_jacobian(model, q, frame, length, joints, directions)
+                return (inverse_condition(matrix) if group == "dexterity" else jnp.linalg.det(matrix),)
 
     return jax.vmap(at)(postures)

@@ -164,19 +164,21 @@ def _prose(text: str) -> str:
 
 
 def _part(part: Part, draw: Callable[[Picture], str]) -> str:
-    if isinstance(part, Lines):
-        if part.verbatim:
-            return f"<pre>{escape(chr(10).join(part.lines))}</pre>"
-        return "".join(f'<p class="line">{_prose(line)}</p>' for line in part.lines)
-    if isinstance(part, Facts):
-        rows = "".join(f"<dt>{escape(about)}</dt><dd>{_prose(text)}</dd>" for about, text in part.rows)
-        return f'<dl class="facts">{rows}</dl>'
-    if isinstance(part, Table):
-        return _table(part)
-    if isinstance(part, Group):
-        inside = "\n".join(_part(each, draw) for each in part.parts)
-        return f"<details{' open' if part.shown else ''}><summary>{escape(part.title)}</summary>\n{inside}\n</details>"
-    return draw(part)
+    match part:
+        case Lines(lines, verbatim=True):
+            return f"<pre>{escape(chr(10).join(lines))}</pre>"
+        case Lines(lines):
+            return "".join(f'<p class="line">{_prose(line)}</p>' for line in lines)
+        case Facts(rows):
+            facts = "".join(f"<dt>{escape(about)}</dt><dd>{_prose(text)}</dd>" for about, text in rows)
+            return f'<dl class="facts">{facts}</dl>'
+        case Table():
+            return _table(part)
+        case Group(title, parts, shown):
+            inside = "\n".join(_part(each, draw) for each in parts)
+            return f"<details{' open' if shown else ''}><summary>{escape(title)}</summary>\n{inside}\n</details>"
+        case Picture():
+            return draw(part)
 
 
 def _table(table: Table) -> str:
@@ -367,20 +369,22 @@ def read_sections(folder: Path) -> tuple[str, Facts, list[Section]]:
 
 def _encoded(value: Any) -> Any:
     """A value of strict JSON for a part of a report."""
-    if isinstance(value, Picture):
-        return {"kind": "Picture", "name": value.name, "chart": _encoded(value.chart())}
-    if isinstance(value, np.ndarray | range):
-        return _array(np.asarray(value))
-    if type(value).__name__ in CLASSES:
-        names = getattr(value, "_fields", None) or [field.name for field in dataclasses.fields(value)]
-        return {"kind": type(value).__name__} | {name: _encoded(getattr(value, name)) for name in names}
-    if isinstance(value, Mapping):
-        return {"kind": "map", "items": {str(key): _encoded(each) for key, each in value.items()}}
-    if isinstance(value, list | tuple):
-        return [_encoded(each) for each in value]
-    if isinstance(value, float | np.floating):
-        return float(f"{value:.{DIGITS}g}") if np.isfinite(value) else None
-    return value.item() if isinstance(value, np.generic) else value
+    match value:
+        case Picture(name, chart):
+            return {"kind": "Picture", "name": name, "chart": _encoded(chart())}
+        case np.ndarray() | range():
+            return _array(np.asarray(value))
+        case _ if type(value).__name__ in CLASSES:
+            names = getattr(value, "_fields", None) or [field.name for field in dataclasses.fields(value)]
+            return {"kind": type(value).__name__} | {name: _encoded(getattr(value, name)) for name in names}
+        case Mapping():
+            return {"kind": "map", "items": {str(key): _encoded(each) for key, each in value.items()}}
+        case list() | tuple():
+            return [_encoded(each) for each in value]
+        case float() | np.floating():
+            return float(f"{value:.{DIGITS}g}") if np.isfinite(value) else None
+        case _:
+            return value.item() if isinstance(value, np.generic) else value
 
 
 def _array(values: np.ndarray) -> Any:
@@ -390,19 +394,19 @@ def _array(values: np.ndarray) -> Any:
 
 
 def _decoded(value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(map(_decoded, value))
-    if not isinstance(value, dict):
-        return value
-    kind = value["kind"]
-    if kind == "array":
-        return np.array(value["values"], dtype=float).reshape(value["shape"])
-    if kind == "complex":
-        return _decoded(value["real"]) + 1j * _decoded(value["imag"])
-    if kind == "map":
-        return {key: _decoded(each) for key, each in value["items"].items()}
-    fields = {key: _decoded(each) for key, each in value.items() if key != "kind"}
-    if kind == "Picture":
-        chart: Chart | Skeleton = fields["chart"]
-        return Picture(fields["name"], lambda: chart)
-    return CLASSES[kind](**fields)
+    match value:
+        case list():
+            return tuple(map(_decoded, value))
+        case {"kind": "array", "shape": shape, "values": values}:
+            return np.array(values, dtype=float).reshape(shape)
+        case {"kind": "complex", "real": real, "imag": imag}:
+            return _decoded(real) + 1j * _decoded(imag)
+        case {"kind": "map", "items": items}:
+            return {key: _decoded(each) for key, each in items.items()}
+        case {"kind": "Picture", "name": name, "chart": chart}:
+            decoded = _decoded(chart)
+            return Picture(name, lambda: decoded)
+        case dict():
+            return CLASSES[value["kind"]](**{key: _decoded(each) for key, each in value.items() if key != "kind"})
+        case _:
+            return value

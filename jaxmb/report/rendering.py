@@ -429,18 +429,20 @@ def _draw_axis(axes: Axes, direction: str, panel: Panel, width: float) -> None:
 def handle(mark: Mark) -> Line2D | Patch:
     """Entry of a legend."""
     label = getattr(mark, "label", "")
-    if isinstance(mark, Line | Intervals):
-        dashes = mark.dashes if isinstance(mark, Line) else "-"
-        return Line2D(
-            [], [], ls=dashes or "none", lw=mark.width, color=mark.color, marker=mark.marker or "none",
-            ms=max(mark.size, 3.0), mfc=mark.color if mark.filled else "white", mew=_edge(mark), label=label,
-        )  # fmt: skip
-    if isinstance(mark, Rule):
-        return Line2D([], [], ls=mark.dashes, lw=mark.width, color=mark.color, label=label)
-    if isinstance(mark, Bars) and mark.hatched:
-        return Patch(facecolor="white", edgecolor=mark.color, hatch="////", label=label)
-    color, opacity = getattr(mark, "color", "0.5"), getattr(mark, "opacity", 1.0)
-    return Patch(facecolor=color, alpha=opacity, lw=0.0, label=label)
+    match mark:
+        case Line() | Intervals():
+            dashes = mark.dashes if isinstance(mark, Line) else "-"
+            return Line2D(
+                [], [], ls=dashes or "none", lw=mark.width, color=mark.color, marker=mark.marker or "none",
+                ms=max(mark.size, 3.0), mfc=mark.color if mark.filled else "white", mew=_edge(mark), label=label,
+            )  # fmt: skip
+        case Rule():
+            return Line2D([], [], ls=mark.dashes, lw=mark.width, color=mark.color, label=label)
+        case Bars(hatched=True):
+            return Patch(facecolor="white", edgecolor=mark.color, hatch="////", label=label)
+        case _:
+            color, opacity = getattr(mark, "color", "0.5"), getattr(mark, "opacity", 1.0)
+            return Patch(facecolor=color, alpha=opacity, lw=0.0, label=label)
 
 
 def _edge(mark: Line | Intervals) -> float:

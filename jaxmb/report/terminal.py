@@ -47,22 +47,24 @@ def on_terminal(sections: Iterable[Section], width: int = WIDTH) -> Group:
 
 def _part(part: Part, width: int) -> Iterator[RenderableType]:
     # Text, because rich would read "[x]" in a name as a style.
-    if isinstance(part, Lines):
-        lines = ("", *part.lines, "") if part.verbatim else map(_one_line, part.lines)
-        yield Text("\n".join(lines), no_wrap=part.verbatim, overflow="ignore" if part.verbatim else "fold")
-    if isinstance(part, Facts):
-        grid = RichTable.grid(padding=(0, 1))
-        grid.add_column(max_width=2 * width // 5, overflow="fold")
-        grid.add_column(overflow="fold")
-        for about, sentence in part.rows:
-            grid.add_row(Text(_one_line(f"{about}:" if about else "")), Text(_one_line(sentence)))
-        yield grid
-    if isinstance(part, Table):
-        if part.title:
-            yield Text(_one_line(part.title), style="bold")
-        yield from _tables(part, width)
-        if part.caption:
-            yield Text(_one_line(part.caption), style="dim")
+    match part:
+        case Lines(lines, verbatim=True):
+            yield Text("\n".join(("", *lines, "")), no_wrap=True, overflow="ignore")
+        case Lines(lines):
+            yield Text("\n".join(map(_one_line, lines)), overflow="fold")
+        case Facts(rows):
+            grid = RichTable.grid(padding=(0, 1))
+            grid.add_column(max_width=2 * width // 5, overflow="fold")
+            grid.add_column(overflow="fold")
+            for about, sentence in rows:
+                grid.add_row(Text(_one_line(f"{about}:" if about else "")), Text(_one_line(sentence)))
+            yield grid
+        case Table():
+            if part.title:
+                yield Text(_one_line(part.title), style="bold")
+            yield from _tables(part, width)
+            if part.caption:
+                yield Text(_one_line(part.caption), style="dim")
 
 
 def _tables(content: Table, width: int) -> Iterator[RichTable]:
