@@ -16,7 +16,6 @@ from jaxmb.machine.elements import (
     origin_matrix,
     origin_table,
     pose_matrix,
-    rotation_about,
 )
 from jaxmb.machine.values import (
     GROUND,
@@ -496,6 +495,5 @@ class _ReferencePoses:
         with error_location(f"{name}: roll"):
             roll = angle(beam.get("roll", 0.0))
         check_turns(f"{name}: roll", roll)
-        turn = rotation_about(np.array([1.0, 0.0, 0.0]), roll)
-        rotation[:3, :3] = np.stack([x, y, np.cross(x, y)], axis=1) @ turn
-        return carrier, pose @ rotation, length
+        rotation[:3, :3] = np.stack([x, y, np.cross(x, y)], axis=1)
+        return carrier, pose @ rotation @ motion_matrix("revolute", (1.0, 0.0, 0.0), roll), length

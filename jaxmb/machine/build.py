@@ -418,14 +418,14 @@ def _attach_bodies(
             for end in body.ends:
                 nodes["element", end] = attachment
                 attachment = own[end] = behind[end] = first_element + machine.ends.index(end), np.eye(4)
-            continue
-        for coordinate in body.joint:
-            nodes["joint", coordinate.name] = attachment
-            if (shaft := coordinate.shaft) is not None:
-                nodes["joint", shaft.name] = attachment
-            attachment = names.index(coordinate.name), np.eye(4)
-        own[body.name] = through(body.name, "joint", attachment)
-        behind[body.name] = through(body.name, "end", own[body.name])
+        else:
+            for coordinate in body.joint:
+                nodes["joint", coordinate.name] = attachment
+                if (shaft := coordinate.shaft) is not None:
+                    nodes["joint", shaft.name] = attachment
+                attachment = names.index(coordinate.name), np.eye(4)
+            own[body.name] = through(body.name, "joint", attachment)
+            behind[body.name] = through(body.name, "end", own[body.name])
     return own, behind, nodes
 
 

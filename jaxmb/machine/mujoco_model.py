@@ -70,41 +70,46 @@ class ModelReader:
             kind, data = str(kinds(int(m.eq_type[i])).name).removeprefix("mjEQ_").lower(), m.eq_data[i]
             ids = int(m.eq_obj1id[i]), int(m.eq_obj2id[i])
             name = OUTSIDE_NAME.sub("_", self._given_name("equality", int(i)) or f"loop{i + 1}")[:150]
-            if kind == "joint":
-                constant, ratio, *further = data[:5]  # MuJoCo's polynomial is of differences from the reference
-                own, other = m.qpos0[m.jnt_qposadr[list(ids)]].tolist()
-                if ids[1] < 0:
-                    self.fixed[ids[0]] = float(own + constant)
-                    continue
-                names = [self.joints[k] for k in ids]
-                if np.any(further):
+            match kind:
+                case "joint":
+                    self._read_coupling(ids, data)
+                case "weld" if data[10] == 0.0:
                     raise NotImplementedError(
-                        f"equality of '{names[0]}' and '{names[1]}': found a polynomial of higher order, expected a"
-                        " line"
+                        f"equality '{name}': found torquescale 0, expected a positive one, or connect"
                     )
-                coupling = {"ratio": float(ratio), "offset": float(own + constant - ratio * other)}
-                self.couplings.append({"coordinate": names[0], "follows": names[1]} | coupling)
-                continue
-            if kind not in ("connect", "weld"):
-                raise NotImplementedError(
-                    f"equality '{name}': found type {kind}, which is not supported, expected connect, weld or joint"
-                )
-            if kind == "weld" and data[10] == 0.0:
-                raise NotImplementedError(
-                    f"equality '{name}': found torquescale 0, expected a positive one, or connect"
-                )
-            if m.eq_objtype[i] == int(self.mujoco.mjtObj.mjOBJ_SITE):
-                ends = [self.sites[k] for k in ids]
-            else:
-                of_weld = _pose(data[3:6], data[6:10]) if kind == "weld" else pose_matrix(data[:3])
-                at = of_weld, pose_matrix(data[:3] if kind == "weld" else data[3:6])
-                ends = [unused_name(f"{name}/{end}", used, "_") for end in "ab"]
-                self.loop_frames += [
-                    {"name": end, "body": self.bodies[body], "origin": origin_table(pose)}
-                    for end, body, pose in zip(ends, ids, at, strict=True)
-                ]
-            loop = {"name": name, "type": "spherical" if kind == "connect" else "fixed"}
-            self.loops.append(loop | {"frame_a": ends[0], "frame_b": ends[1]})
+                case "connect" | "weld":
+                    if m.eq_objtype[i] == int(self.mujoco.mjtObj.mjOBJ_SITE):
+                        ends = [self.sites[k] for k in ids]
+                    else:
+                        of_weld = _pose(data[3:6], data[6:10]) if kind == "weld" else pose_matrix(data[:3])
+                        at = of_weld, pose_matrix(data[:3] if kind == "weld" else data[3:6])
+                        ends = [unused_name(f"{name}/{end}", used, "_") for end in "ab"]
+                        self.loop_frames += [
+                            {"name": end, "body": self.bodies[body], "origin": origin_table(pose)}
+                            for end, body, pose in zip(ends, ids, at, strict=True)
+                        ]
+                    loop = {"name": name, "type": "spherical" if kind == "connect" else "fixed"}
+                    self.loops.append(loop | {"frame_a": ends[0], "frame_b": ends[1]})
+                case _:
+                    raise NotImplementedError(
+                        f"equality '{name}': found type {kind}, which is not supported, expected connect, weld or joint"
+                    )
+
+    def _read_coupling(self, ids: tuple[int, int], data: np.ndarray) -> None:
+        """A joint held at a constant, or coupled to another one; MuJoCo's polynomial is of differences from the
+        reference."""
+        constant, ratio, *further = data[:5].tolist()
+        own, other = self.m.qpos0[self.m.jnt_qposadr[list(ids)]].tolist()
+        names = [self.joints[k] for k in ids]
+        if ids[1] < 0:
+            self.fixed[ids[0]] = own + constant
+        elif any(further):
+            raise NotImplementedError(
+                f"equality of '{names[0]}' and '{names[1]}': found a polynomial of higher order, expected a line"
+            )
+        else:
+            coupling = {"ratio": ratio, "offset": own + constant - ratio * other}
+            self.couplings.append({"coordinate": names[0], "follows": names[1]} | coupling)
 
     def machine(self, name: str) -> Table:
         """Table of a machine file."""

@@ -1,6 +1,7 @@
 """Machines from tables of Denavit-Hartenberg parameters."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -136,12 +137,9 @@ def _on_bodies(parts: Any, key: str, dh_frames: dict[str, tuple[str, np.ndarray]
     for part in parts:
         carrier = part.get(key) if isinstance(part, dict) else None
         if isinstance(carrier, str) and carrier in dh_frames:
-            try:
+            with suppress(ValidationError):
                 own = origin_matrix(part.get("origin", {}))
-            except ValidationError:
-                attached.append(part)
-                continue
-            body, pose = dh_frames[carrier]
-            part = part | {key: body, "origin": origin_table(pose @ own)}
+                body, pose = dh_frames[carrier]
+                part = part | {key: body, "origin": origin_table(pose @ own)}
         attached.append(part)
     return attached

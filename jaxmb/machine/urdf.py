@@ -260,9 +260,7 @@ def _tree(links: dict[str, _Element], joints: dict[str, _Element]) -> dict[str, 
 
 def _by_name(robot: _Element, tag: str) -> dict[str, _Element]:
     result: dict[str, _Element] = {}
-    for element in robot.children:
-        if element.tag != tag:
-            continue
+    for element in (child for child in robot.children if child.tag == tag):
         name = element.attribute("name")
         try:
             valid_name(name)

@@ -279,13 +279,12 @@ def _omitted_keys(part: Part, carried: Mapping[type[Part], Collection[str]], nam
     name, found = getattr(part, "name", None) or name, dict[str, list[str]]()
     for key, field in fields.items():
         value = getattr(part, key)
-        if key not in keys:
-            if field.is_required() or value != field.get_default():
-                found.setdefault(key, []).append(name)
-            continue
-        for each in value if isinstance(value, tuple) else (value,):
-            for inner, names in _omitted_keys(each, carried, name).items() if isinstance(each, Part) else ():
-                found.setdefault(inner, []).extend(names)
+        if key in keys:
+            for each in value if isinstance(value, tuple) else (value,):
+                for inner, names in _omitted_keys(each, carried, name).items() if isinstance(each, Part) else ():
+                    found.setdefault(inner, []).extend(names)
+        elif field.is_required() or value != field.get_default():
+            found.setdefault(key, []).append(name)
     return found
 
 

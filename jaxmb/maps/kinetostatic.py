@@ -429,7 +429,7 @@ def checked_settings(
     quantities: Sequence[str],
     frame: str,
     length: float | None = None,
-    wrench: Array | np.ndarray | None = None,
+    wrench: Sequence[float] | np.ndarray | None = None,
     direction: Sequence[float] | np.ndarray | None = None,
     joints: Sequence[str] | None = None,
     directions: Sequence[str] = DIRECTIONS,
@@ -449,13 +449,14 @@ def checked_settings(
             if given[need] is None:
                 raise ValueError(f"a map of '{name}' needs a {need}, found none")
     length = finite_number("length", 1.0 if length is None else length, above=0.0)
-    check_wrench(wrench)
+    load = None if wrench is None else np.asarray(wrench)
+    check_wrench(load)
     along = None if direction is None else checked_direction(direction)
     return MapSettings(
         length_m=length,
         joints=joints_moving_frame(model, frame, joints),
         directions=tuple(directions),
-        wrench=None if wrench is None else tuple(np.asarray(wrench).tolist()),
+        wrench=None if load is None else tuple(load.tolist()),
         direction=None if along is None else tuple(along.tolist()),
     )
 

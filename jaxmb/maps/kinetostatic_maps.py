@@ -114,11 +114,10 @@ def _largest_box(mask: np.ndarray) -> tuple[int, list[tuple[int, int]]]:
         common = np.ones_like(layers[0])
         for high in range(low, len(layers)):
             common &= layers[high]
-            if (high - low + 1) * np.count_nonzero(common) <= best[0]:
-                continue
-            points, ranges = _largest_box(common)
-            if points * (high - low + 1) > best[0]:
-                best = points * (high - low + 1), [*ranges[:axis], (low, high), *ranges[axis:]]
+            if (high - low + 1) * np.count_nonzero(common) > best[0]:
+                points, ranges = _largest_box(common)
+                if points * (high - low + 1) > best[0]:
+                    best = points * (high - low + 1), [*ranges[:axis], (low, high), *ranges[axis:]]
     return best
 
 

@@ -371,11 +371,10 @@ class _Writer:
     def _add_tendons(self) -> None:
         tendons = ElementTree.SubElement(self.root, "tendon")
         for c, motor, shaft in self.machine.drives:
-            if motor.locked:
-                continue
-            rest = self.q[c.name] - self.q[shaft.name] / motor.ratio + self.hold[c.name] / c.stiffness
-            values = {"stiffness": c.stiffness, "damping": c.damping, "springlength": rest}
-            _add_fixed(tendons, f"{c.name}/gear", {c.name: 1.0, shaft.name: -1.0 / motor.ratio}, values)
+            if not motor.locked:
+                rest = self.q[c.name] - self.q[shaft.name] / motor.ratio + self.hold[c.name] / c.stiffness
+                values = {"stiffness": c.stiffness, "damping": c.damping, "springlength": rest}
+                _add_fixed(tendons, f"{c.name}/gear", {c.name: 1.0, shaft.name: -1.0 / motor.ratio}, values)
         below = {
             joint.attrib["name"]: {further.attrib["name"] for further in body.iter("joint")}
             for body in self.body[GROUND].iter("body")

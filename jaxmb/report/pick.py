@@ -64,10 +64,9 @@ class PolePicker:
             measured, settings.band_hz, settings.max_order, settings.method, settings.references,
             chosen="stable" if items is None else items,
         )  # fmt: skip
-        self.groups: list[list[int]] = []
+        starts = enumerate(self.found.started_from.tolist())
+        self.groups = [[start] if items is None else self._poles(items[k], start) for k, start in starts]
         """Poles of the chart by selected mode."""
-        for k, start in enumerate(self.found.started_from.tolist()):
-            self.groups.append([start] if items is None else self._poles(items[k], start))
         self.message, self.response = "", 0
         self._pressed: int | None = None
         figure.canvas.mpl_connect("button_press_event", self._press)

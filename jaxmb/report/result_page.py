@@ -124,10 +124,11 @@ def mode_sections(result: Result) -> list[Section]:
     entries = [entry for entry in result.study.entries if entry.test.vibration is not None]
     distinct = {tuple(np.asarray(entry.test.vibration.q).tolist()): entry for entry in reversed(entries)}
     entries = sorted(distinct.values(), key=entries.index)
-    groups = list[Part]()
-    for k, entry in enumerate(entries):
-        picture = Picture(f"modes-{k + 1}", partial(_mode_shapes, result, entry))
-        groups.append(Group(f"Modes at the posture of {entry.name}", (picture,), k < SHOWN_TESTS))
+    drawn = [Picture(f"modes-{k}", partial(_mode_shapes, result, entry)) for k, entry in enumerate(entries, 1)]
+    groups = [
+        Group(f"Modes at the posture of {entry.name}", (picture,), k < SHOWN_TESTS)
+        for k, (entry, picture) in enumerate(zip(entries, drawn, strict=True))
+    ]
     return section("Mode shapes of the identified machine", groups)
 
 

@@ -78,10 +78,10 @@ def compensation_table(metrics: StiffnessModelMetrics, role: str) -> Table:
         row = by_name.get(name)
         if row is None:
             rows.append((label, str(metrics.parameters[name]), *[None] * (len(AXES) + 3)))
-            continue
-        cells = [f"{errors.max:.2f}  {errors.rms:.2f}" for errors in (row.x, row.y, row.z, row.position)]
-        scatter = [number(std[name], 2) if name in std else None for std in deviations]
-        rows.append((label, str(row.parameters or "-"), *cells, f"{row.compensated_percent:.1f}", *scatter))
+        else:
+            cells = [f"{errors.max:.2f}  {errors.rms:.2f}" for errors in (row.x, row.y, row.z, row.position)]
+            scatter = [number(std[name], 2) if name in std else None for std in deviations]
+            rows.append((label, str(row.parameters or "-"), *cells, f"{row.compensated_percent:.1f}", *scatter))
     axes = (f"{axis} max, RMS" for axis in AXES)
     return table(
         f"Errors after compensation, tests {ROLES[role]} (mm; layout of Klimchik et al. 2014, Table 2)",

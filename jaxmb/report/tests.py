@@ -475,11 +475,10 @@ def pose_table(metrics: PoseMetrics) -> Table:
         share = line.after["covered_percent"]
         covered = MISSING if share is None else f"{share:.1f}"
         for quantity in QUANTITIES:
-            if line.after.get(f"{quantity.prefix}mean") is None:
-                continue
-            both = (*cells(line.before, quantity.prefix), *cells(line.after, quantity.prefix))
-            error = f"{quantity.name} ({quantity.unit})"
-            rows.append((line.test, ROLES[line.role], f"{line.after[quantity.count]:.0f}", error, *both, covered))
+            if line.after.get(f"{quantity.prefix}mean") is not None:
+                both = (*cells(line.before, quantity.prefix), *cells(line.after, quantity.prefix))
+                error = f"{quantity.name} ({quantity.unit})"
+                rows.append((line.test, ROLES[line.role], f"{line.after[quantity.count]:.0f}", error, *both, covered))
     return Table(
         "Poses",
         (
@@ -517,9 +516,7 @@ GEOMETRY_UNITS = {"m": (1e3, "mm"), "rad": (1e3, "mrad"), "1": (1e6, "ppm of 1")
 def geometry_table(result: Result) -> Table | None:
     """Identified deviations from the stated geometry in mm and mrad; None without any."""
     rows, stated_values = [], parameters(result.study.model)
-    for name, p in result.parameters.items():
-        if name.split(".")[0] not in OF_GEOMETRY:
-            continue
+    for name, p in ((n, p) for n, p in result.parameters.items() if n.split(".")[0] in OF_GEOMETRY):
         (factor, unit), stated = GEOMETRY_UNITS[p.unit], stated_values[name]
         ends = [number(factor * (p.value - stated + side * INTERVAL * p.std)) for side in (-1.0, 1.0)]
         value = number(factor * (p.value - stated))
