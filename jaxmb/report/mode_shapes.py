@@ -19,7 +19,7 @@ from jaxmb.mechanics.tangent import linearize, motion_coordinates
 from jaxmb.report.charts import FITTED, Arrows, Axis, Chart, Line, Mark, ModeMotion, Panel, Skeleton, Structure, in_grid
 from jaxmb.report.frf_charts import Curve, Responses, frf_chart
 from jaxmb.report.modes import predicted_modes_table
-from jaxmb.report.section import Lines, Picture, Section
+from jaxmb.report.section import Lines, Picture, Section, section
 from jaxmb.response.modal import Modes, energy_shares, modes, spring_matrices, spring_names
 
 STATIONS = np.linspace(0.0, 1.0, 9)
@@ -429,10 +429,8 @@ def mode_shape_sections(model: Model, q: Float[Array, "n"], found: Modes) -> lis
         q: posture [n], rad or m.
         found: its modes at q.
     """
-    if not found.frequency_hz.size:
-        return []
-    shapes = partial(mode_shape_skeleton, model, q, MOST_MODES, found)
-    return [Section(f"Mode shapes of {model.name}", (Picture("mode-shapes", shapes),))]
+    shapes = Picture("mode-shapes", partial(mode_shape_skeleton, model, q, MOST_MODES, found))
+    return section(f"Mode shapes of {model.name}", (shapes if found.frequency_hz.size else None,))
 
 
 LISTED_MODES = 20

@@ -36,7 +36,6 @@ from jaxmb.report.charts import (
 from jaxmb.report.section import (
     Cell,
     Lines,
-    Part,
     Picture,
     Section,
     Table,
@@ -123,17 +122,13 @@ NOTABLE = 0.1
 """Part of a standard deviation from which a source is named."""
 
 
-def budget_table(
-    known: Mapping[str, tuple[float, float]], budgets: Mapping[str, ParameterBudget] | None
-) -> Part | None:
-    """Parts of standard deviations: noise, and the tolerances of machine and tests; None without budgets.
+def budget_table(known: Mapping[str, tuple[float, float]], budgets: Mapping[str, ParameterBudget]) -> Table | Lines:
+    """Parts of standard deviations: noise, and the tolerances of machine and tests.
 
     Args:
         known: value, SI, and relative standard deviation of each parameter.
         budgets: of these.
     """
-    if budgets is None:
-        return None
     finite = {name: each for name, each in known.items() if math.isfinite(each[1])}
     if not finite:
         return Lines(("no standard deviation is known",))
@@ -159,8 +154,8 @@ def budget_table(
 
 def budget_sections(result: Result) -> list[Section]:
     """Section on the parts of each standard deviation; empty where all that is stated is exact."""
-    known = {name: (p.value, p.std_log) for _, name, p in free_values(result)}
-    return section("Uncertainty budget", (budget_table(known, result.metrics.uncertainty),))
+    known, budgets = {name: (p.value, p.std_log) for _, name, p in free_values(result)}, result.metrics.uncertainty
+    return section("Uncertainty budget", (None if budgets is None else budget_table(known, budgets),))
 
 
 def further_spring_sections(result: Result) -> list[Section]:

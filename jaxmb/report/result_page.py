@@ -151,9 +151,8 @@ def arrow_sections(result: Result) -> list[Section]:
     """Section with the measured and predicted displacements of deflection tests as arrows in space."""
     metrics = result.metrics.of(DeflectionMetrics)
     rows = [] if metrics is None else measured_rows(metrics, "mm")
-    if not rows:
-        return []
-    return section("Deflections in space", (Picture("deflection-arrows", partial(_deflection_arrows, result, rows)),))
+    arrows = Picture("deflection-arrows", partial(_deflection_arrows, result, rows)) if rows else None
+    return section("Deflections in space", (arrows,))
 
 
 def _deflection_arrows(result: Result, rows: Sequence[DeflectionRow]) -> Skeleton:

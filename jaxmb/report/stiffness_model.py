@@ -43,7 +43,7 @@ def stiffness_model_sections(result: Result) -> list[Section]:
         *(compensation_table(metrics, role) for role in roles),
         None if metrics.compensator is None else compensator_table(metrics.compensator),
         compliance_table(result),
-        budget_table(metrics.budget),
+        budget_table(metrics.budget) if metrics.budget else None,
         *(Picture(f"errors-{role}", partial(error_chart, result.study.name, metrics, role)) for role in roles),
         Picture("compliances", partial(compliance_chart, result)),
     )

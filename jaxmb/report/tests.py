@@ -136,10 +136,8 @@ LEAST_SHARE = 1.0
 """Smallest share that is listed, %."""
 
 
-def budget_table(budget: Mapping[str, Mapping[str, float]] | None) -> Table | None:
+def budget_table(budget: Mapping[str, Mapping[str, float]]) -> Table:
     """Share of each joint, spring and flexible link in the deflections along the loads, one column per test."""
-    if not budget:
-        return None
     names = list(dict.fromkeys(name for shares in budget.values() for name in shares))
     largest = {name: max(shares.get(name, 0.0) for shares in budget.values()) for name in names}
     shown = [name for name in names if largest[name] >= LEAST_SHARE]
@@ -167,7 +165,7 @@ def deflection_sections(result: Result, entries: Sequence[Entry]) -> list[Sectio
     convergence = metrics.convergence
     parts = (
         gap_table(metrics),
-        budget_table(metrics.budget),
+        budget_table(metrics.budget) if metrics.budget else None,
         instrument_table(result, metrics.table2) if metrics.table2 and metrics.table2[0].draws else None,
         None if convergence is None else Picture("convergence", partial(convergence_chart, result, convergence)),
         Picture("displacements", partial(displacement_chart, metrics)) if measured_rows(metrics, "mm") else None,
@@ -364,8 +362,8 @@ def torque_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
     files = {entry: f"{PREFIX[entry.role]}torques-{name}" for entry, name in file_names(result.study).items()}
     parts = (
         torque_table(metrics),
-        centre_table(metrics),
-        base_table(metrics),
+        centre_table(metrics) if metrics.centres else None,
+        base_table(metrics) if metrics.base else None,
         Picture("base-parameters", partial(base_chart, result.study.name, metrics)) if metrics.base else None,
         *(Picture(files[entry], partial(torque_chart, result, entry)) for entry in entries),
     )
@@ -396,10 +394,8 @@ def torque_table(metrics: TorqueMetrics) -> Table:
     )
 
 
-def centre_table(metrics: TorqueMetrics) -> Table | None:
-    """Centres of mass of bodies with identified mass and first moments; None without any."""
-    if not metrics.centres:
-        return None
+def centre_table(metrics: TorqueMetrics) -> Table:
+    """Centres of mass of bodies with identified mass and first moments."""
     rows = tuple(
         (row.body, row.axis, number(row.value), number(row.std, 2), *(number(end) for end in row.interval_95))
         for row in metrics.centres
@@ -412,10 +408,8 @@ def centre_table(metrics: TorqueMetrics) -> Table | None:
     )
 
 
-def base_table(metrics: TorqueMetrics) -> Table | None:
-    """Base parameters, with their errors for simulated machines; None without any."""
-    if not metrics.base:
-        return None
+def base_table(metrics: TorqueMetrics) -> Table:
+    """Base parameters, with their errors for simulated machines."""
     essential = sum(row.essential_value is not None for row in metrics.base)
     rows = [
         (
