@@ -181,25 +181,21 @@ def correlation_sections(result: Result) -> list[Section]:
     known = [i for i, name in enumerate(names) if math.isfinite(result.parameters[name].std)]
     pairs = [(result.correlation[i, j], names[i], names[j]) for i in known for j in known if i < j]
     strong = sorted((pair for pair in pairs if abs(pair[0]) >= STRONG), key=lambda pair: -abs(pair[0]))
-    if not strong:
-        return []
     lines = [f"correlation {r:+.3f}: {a}, {b}" for r, a, b in strong[:MOST_PAIRS]]
     if len(strong) > MOST_PAIRS:
         lines.append(f"and {len(strong) - MOST_PAIRS} more pairs above {STRONG:g}")
     figure = Picture("correlation", partial(correlation_chart, result))
-    return section("Correlation of the parameters", (Lines(tuple(lines)), figure))
+    return section("Correlation of the parameters", (Lines(tuple(lines)), figure) if strong else ())
 
 
 def profile_sections(result: Result) -> list[Section]:
     """95 % intervals by the standard deviation and by the profile; a dash where the cost does not rise enough."""
-    if result.metrics.profiles is None:
-        return []
     rows = [
         (
             name, result.parameters[name].unit, number(result.parameters[name].value),
             *("-" if end is None else number(end) for end in (*profile.linear_interval, *profile.interval)),
         )
-        for name, profile in result.metrics.profiles.items()
+        for name, profile in (result.metrics.profiles or {}).items()
     ]  # fmt: skip
     table = Table(
         "",
@@ -208,7 +204,7 @@ def profile_sections(result: Result) -> list[Section]:
         f"by profile: the cost, minimised over all other parameters, rises by {RISE:.2f} noise units",
     )
     figure = Picture("profiles", partial(profile_chart, result))
-    return section("95 % intervals along profiles of the cost", (table, figure))
+    return section("95 % intervals along profiles of the cost", (table, figure) if rows else ())
 
 
 def free_values(result: Result) -> list[tuple[str, str, Parameter]]:
