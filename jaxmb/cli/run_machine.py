@@ -102,8 +102,10 @@ def predict(options: PredictOptions) -> None:
     values = dict(zip(model.coordinates, np.asarray(q).tolist(), strict=True))
     at = {coordinate: values[coordinate] for coordinate in jaxmb.independent_coordinates(model)}
     angles = [name for name, turns in zip(model.coordinates, model.revolute, strict=True) if turns]
-    report = predicted_sections(robot.name, found, frequency_hz, h, points, derivatives, at, angles)
-    report += mode_shape_sections(model, q, found)
+    report = [
+        *predicted_sections(robot.name, found, frequency_hz, h, points, derivatives, at, angles),
+        *mode_shape_sections(model, q, found),
+    ]
 
     files: dict[str, bytes | Callable[[Path], object]] = {"frf.npz": lambda path: jaxmb.write_frf(path, predicted)}
     if not (model.structural or model.fractional):

@@ -231,8 +231,8 @@ def tree_model(machine: Machine) -> Model:
     rigid_nodes = len(keys)
     keys += [("element", end) for end in machine.ends]
     parts = [nodes[key] for key in keys]
-    last = {b.name for b in machine.body} | {beam.name for beam in machine.beam}
-    last -= {b.parent for b in machine.body} | {beam.body for beam in machine.beam}
+    carriers = {b.parent for b in machine.body} | {beam.body for beam in machine.beam}
+    last = ({b.name for b in machine.body} | {beam.name for beam in machine.beam}) - carriers
     ends = {f.name for f in machine.frame if f.body in last} | (last - {f.body for f in machine.frame})
     law = machine.fractional or Fractional(order=1.0, time=1.0)
     damped = (*machine.moving_parts, *machine.spring, *machine.beam)
@@ -317,8 +317,7 @@ def _deviations(machine: Machine) -> Fields:
 
 
 def _masses(machine: Machine, attachment: Mapping[str, Attachment]) -> Fields:
-    carriers: list[tuple[RigidMass, str]] = [(b, b.name) for b in machine.body]
-    carriers += [(p, p.frame) for p in machine.payload]
+    carriers = [*((b, b.name) for b in machine.body), *((p, p.frame) for p in machine.payload)]
     standard = [standard_inertia(rigid) for rigid, _ in carriers]
     return {
         "masses": tuple(rigid.name for rigid, _ in carriers),

@@ -89,9 +89,10 @@ def expand_tables(data: Table) -> Table:
     bodies, frames = _chain(validated(DhTable, data["dh"], "dh"))
     dh_frames = {frame["name"]: (frame["body"], origin_matrix(frame["origin"])) for frame in frames}
     rest = {key: value for key, value in data.items() if key != "dh"}
-    rest["body"] = bodies + _on_bodies(data.get("body", []), "parent", dh_frames)
-    rest["frame"] = frames + _on_bodies(data.get("frame", []), "body", dh_frames)
-    return rest
+    return rest | {
+        "body": bodies + _on_bodies(data.get("body", []), "parent", dh_frames),
+        "frame": frames + _on_bodies(data.get("frame", []), "body", dh_frames),
+    }
 
 
 def _chain(table: DhTable) -> tuple[list[Table], list[Table]]:

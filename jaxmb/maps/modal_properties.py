@@ -476,9 +476,11 @@ def _slopes(
     def at_posture(q: Array, x: Array, y: Array, w: Array, of_x: Array, of_y: Array) -> Array:
         slope, of_jacobian = jax.jacfwd(lambda v: _tangent(vary(v), q, frame, at))(u)
         matrices = jnp.stack(jax.tree.leaves(slope))
-        whole = jnp.einsum("sk,si,kijd,sj->sd", w[:, : len(matrices)], x, matrices, y)
-        whole += jnp.einsum("sa,aid,si->sd", of_x, of_jacobian, x)
-        whole += jnp.einsum("sa,aid,si->sd", of_y, of_jacobian, y)
+        whole = (
+            jnp.einsum("sk,si,kijd,sj->sd", w[:, : len(matrices)], x, matrices, y)
+            + jnp.einsum("sa,aid,si->sd", of_x, of_jacobian, x)
+            + jnp.einsum("sa,aid,si->sd", of_y, of_jacobian, y)
+        )
         return whole.real
 
     return jax.vmap(at_posture)(postures, *sides)

@@ -51,8 +51,11 @@ def structure_of(model: Model) -> Structure:
     frame_pairs = [*model.spring_frames, *model.loop_frames]
     ends, begins = _end_frames(model), _begins(model)
 
-    carried = [*begins.values(), *((n, o[:3, 3]) for n, o in zip(model.mass_node, mass_offset, strict=True))]
-    carried += [frames[f] for f in (*(frame for pair in frame_pairs for frame in pair), *ends)]
+    carried = [
+        *begins.values(),
+        *((n, o[:3, 3]) for n, o in zip(model.mass_node, mass_offset, strict=True)),
+        *(frames[f] for f in (*(frame for pair in frame_pairs for frame in pair), *ends)),
+    ]
     reaching = {node for node, offset in carried if np.any(offset)} | {node for node, _ in begins.values()}
     carried += [(node, center) for node, center in _centers(model).items() if node not in reaching]
     pairs = [(number(node), number(node, offset)) for node, offset in carried]
@@ -236,8 +239,7 @@ def _scaled(displacement: np.ndarray, structure: Structure, body: np.ndarray, si
     """A displacement [p, 3] scaled for drawing; `body` are the points other than tips of axes."""
     d = displacement * np.exp(1j * phase_of_largest_motion(displacement))
     largest = _largest(d[body]) / size
-    turn = max((_largest(d[tips] - d[origin]) for origin, *tips in structure.ends), default=0.0)
-    turn /= AXES_PART * size
+    turn = max((_largest(d[tips] - d[origin]) for origin, *tips in structure.ends), default=0.0) / (AXES_PART * size)
     if max(largest, turn) <= STILL:
         return np.zeros_like(d)
     return d * min(DRAWN_PART / max(largest, STILL), MOST_TURN / max(turn, STILL))
@@ -374,8 +376,8 @@ def _mode_title(mode: ModeMotion) -> str:
 def _view(motion: Skeleton, points: np.ndarray | None, arrows: Sequence[Arrows], shown: list[int]) -> list[Mark]:
     """A machine at rest with its displaced points or its arrows, along two of the axes."""
     structure, rest = motion.structure, motion.points[:, shown]
-    marks = _machine(structure, rest, "at rest", AT_REST, 0.9)
-    marks.append(_line(rest[[structure.ground]], "ground", GROUND, 0.0, "", "^", 6.0))
+    ground = _line(rest[[structure.ground]], "ground", GROUND, 0.0, "", "^", 6.0)
+    marks = [*_machine(structure, rest, "at rest", AT_REST, 0.9), ground]
     if structure.ends:
         label = structure.end_names[0] if len(structure.ends) == 1 else "end frames"
         marks.append(_line(rest[[origin for origin, *_ in structure.ends]], label, AT_REST, 0.0, "", "+", 6.0))

@@ -103,9 +103,8 @@ def fitted_modes(model: Model, test: ModesTest) -> FittedModes:
     springs = spring_matrices(model, test.q, operating_point(model, test.q, test.at))
     frequency, damping = np.asarray(paired.frequency_hz), np.asarray(paired.damping_ratio)
     # The pairing of the test returns frequencies and damping ratios, which identify the modes.
-    distance = np.abs(np.asarray(found.damped_frequency_hz) - frequency[:, None])
-    distance += np.abs(np.asarray(found.damping_ratio) - damping[:, None])
-    places = np.argmin(distance, axis=1)
+    apart_hz = np.abs(np.asarray(found.damped_frequency_hz) - frequency[:, None])
+    places = np.argmin(apart_hz + np.abs(np.asarray(found.damping_ratio) - damping[:, None]), axis=1)
     shares = np.asarray(energy_shares(jax.device_put(np.asarray(found.shape)[:, places]), springs)).T
     pairs = None
     if test.outputs:

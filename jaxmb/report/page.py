@@ -341,8 +341,13 @@ def write_sections(path: Path, title: str, command: str, sections: Sequence[Sect
         command: that wrote it.
         sections: of the report.
     """
-    data = {"schema": SCHEMA, "title": title, "command": command, "versions": versions()}
-    data["sections"] = [_encoded(each) for each in sections]
+    data = {
+        "schema": SCHEMA,
+        "title": title,
+        "command": command,
+        "versions": versions(),
+        "sections": [_encoded(each) for each in sections],
+    }
     write_atomically(path, (json.dumps(data, allow_nan=False, separators=(",", ":")) + "\n").encode())
 
 

@@ -467,8 +467,8 @@ def profile_chart(result: Result) -> Chart:
             Rule(RISE, "y", "95 %", ALERT, 0.9, "--"),
             Line(values, profile.expected, "implied by the standard deviation", "#f5c76f", 4.0),
             Line(values, profile.rise, "minimised over all others", FITTED, 1.1, marker="o", size=2.5),
+            *([] if true is None else [Rule(true, "x", "true", TRUE, 1.1)]),
         ]
-        marks += [] if true is None else [Rule(true, "x", "true", TRUE, 1.1)]
         log = result.is_logarithmic(name) and not narrow and values.max() > 3.0 * values.min()
         x = Axis("change from the identified value (%)" if narrow else result.parameters[name].unit, log)
         y = Axis("" if len(cells) % 3 else "rise of the cost (noise units)", limits=(-0.3, 3.0 * RISE))

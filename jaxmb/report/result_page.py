@@ -108,12 +108,14 @@ def verdict_sentences(result: Result) -> list[str]:
     first = (
         f"{good.get(result.outcome, 'The fit converged with doubts')}; {len(found['yes'])} of {count} parameters are"
     )
-    sentences = [f"{first} identified, {len(found['weak'])} weakly, {len(found['no'])} not."]
-    sentences += [sentence(f"Data: {text}") for text in data_sentences(result)]
     headings = {"yes": "Identified", "weak": "Weakly identified", "no": "Not identified"}
-    sentences += [f"{headings[verdict]}: {listed(names, MOST_NAMED) or 'none'}." for verdict, names in found.items()]
-    sentences += [sentence(f"Doubt: {text}") for text in doubts(result)]
-    return sentences + [sentence(f"To do: {text}") for text in to_do(result)]
+    return [
+        f"{first} identified, {len(found['weak'])} weakly, {len(found['no'])} not.",
+        *(sentence(f"Data: {text}") for text in data_sentences(result)),
+        *(f"{headings[verdict]}: {listed(names, MOST_NAMED) or 'none'}." for verdict, names in found.items()),
+        *(sentence(f"Doubt: {text}") for text in doubts(result)),
+        *(sentence(f"To do: {text}") for text in to_do(result)),
+    ]
 
 
 MOST_NAMED = 12
@@ -226,8 +228,11 @@ def comparison_page(results: Sequence[Result], names: Sequence[str]) -> Page:
     firsts = tuple((name, each[0]) for name, each in zip(names, said, strict=True))
     parts = (Facts(firsts), comparison_table(results, names, changes), *pictures)
     verdicts = [Group(f"Verdict on {name}", (Lines(tuple(each)),)) for name, each in zip(names, said, strict=True)]
-    found = [Section("What changed", (*parts, *verdicts)), *_compared_modes(results, names)]
-    found += side_by_side([(name, result_page(each).sections) for name, each in zip(names, results, strict=True)])
+    found = [
+        Section("What changed", (*parts, *verdicts)),
+        *_compared_modes(results, names),
+        *side_by_side([(name, result_page(each).sections) for name, each in zip(names, results, strict=True)]),
+    ]
     return Page(
         f"{' and '.join(names)} compared" if len(names) == 2 else f"{len(names)} results compared",
         ", ".join(r.study.description or r.study.name for r in results),
@@ -402,8 +407,10 @@ def page_of_folders(folders: Sequence[Path], report: Callable[[str], None] = lam
     if len(pages) == 1:
         return pages[0]
     named = list(zip(_names(folders), pages, strict=True))
-    sentences = [f"{name}: {text}" for name, page in named for text in page.sentences[:1]]
-    sentences += [text for page in pages for text in page.sentences[1:] if text.startswith(SAVED)]
+    sentences = [
+        *(f"{name}: {text}" for name, page in named for text in page.sentences[:1]),
+        *(text for page in pages for text in page.sentences[1:] if text.startswith(SAVED)),
+    ]
     sections = side_by_side([(name, page.sections) for name, page in named])
     return Page(f"{len(pages)} results", ", ".join(map(str, folders)), "", sentences, sections)
 

@@ -54,8 +54,13 @@ MOST_DOUBTS = 5
 
 def verdict_section(result: Result) -> Section:
     """Section on convergence, agreement with the data, identifiability of the parameters, warnings and next steps."""
-    sentences = [("fit", [result.status]), ("data", data_sentences(result)), *known(result)]
-    sentences += [("doubts", doubts(result)), ("to do", to_do(result))]
+    sentences = [
+        ("fit", [result.status]),
+        ("data", data_sentences(result)),
+        *known(result),
+        ("doubts", doubts(result)),
+        ("to do", to_do(result)),
+    ]
     rows = [(about if k == 0 else "", text) for about, texts in sentences for k, text in enumerate(texts)]
     return Section(f"{result.study.name}: the verdict", (Facts(tuple(rows)),))
 
@@ -90,8 +95,10 @@ def _noise_line(result: Result) -> str:
         agreement = "in doubt"
     if misfit is None:
         unknown = (test for test in result.study.tests if not test.noise.is_known)
-        levels = [f"standard deviation {test.noise.level_text} ({test.name})" for test in unknown]
-        levels += [record.noise_text for record in result.metrics.tests.values() if record.noise_text]
+        levels = [
+            *(f"standard deviation {test.noise.level_text} ({test.name})" for test in unknown),
+            *(record.noise_text for record in result.metrics.tests.values() if record.noise_text),
+        ]
         source = "noise estimated from the residual" if agreement == "followed" else "residual"
         return f"{agreement}; {source}: {', '.join(levels)}" if levels else ""
     if misfit.exact:
