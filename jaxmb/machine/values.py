@@ -195,12 +195,6 @@ def _with_unit(value: float) -> float | str:
     return f"{float(value)!r} rad" if is_large else float(value)
 
 
-def _at_most_100_m(value: Any) -> Any:
-    if isinstance(value, int | float) and abs(value) > LARGEST_TRAVEL:
-        raise ValueError(f"expected at most {LARGEST_TRAVEL:g} m, is it in mm?")
-    return value
-
-
 def _at_most_two_turns(value: Any) -> Any:
     if isinstance(value, int | float) and abs(value) > LARGEST_ANGLE:
         if isinstance(value, AngleText):
@@ -232,7 +226,9 @@ CoordinateValue = Annotated[
     Field(allow_inf_nan=False),
 ]  # fmt: skip
 """Value of a coordinate, which stays an `AngleText` where it was written so."""
-Length = Annotated[float, BeforeValidator(_at_most_100_m), BeforeValidator(_number), Field(allow_inf_nan=False)]
+Length = Annotated[
+    Number, _where(lambda value: abs(value) <= LARGEST_TRAVEL, f"expected at most {LARGEST_TRAVEL:g} m, is it in mm?")
+]
 """Distance in the geometry of a machine."""
 NonZero = Annotated[Number, _where(bool, "expected another number than 0")]
 RISING = _where(lambda ends: ends[0] < ends[1], "expected ascending values")
