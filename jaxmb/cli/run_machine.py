@@ -338,7 +338,7 @@ def _is_modal(options: MapOptions, quantities: tuple[str, ...]) -> bool:
 def _mapped(options: MapOptions, robot: Robot, quantities: tuple[str, ...]) -> "ModalMaps | dict[str, PostureMap]":
     from jaxmb.machine.values import coordinate_values
     from jaxmb.maps import DIRECTIONS, load_identified, modal_maps, posture_maps
-    from jaxmb.maps.workspace_grid import grid_of, limits_of, path_of, thresholds_of
+    from jaxmb.maps.workspace_grid import grid_of, path_of, ranges_of, thresholds_of
 
     is_modal, model, path, limits = _is_modal(options, quantities), robot.model, options.path, options.limits
     held = coordinate_values(",".join(options.posture or ()))
@@ -370,7 +370,7 @@ def _mapped(options: MapOptions, robot: Robot, quantities: tuple[str, ...]) -> "
             frame=options.frame,
             held=held,
             joints=_names(options.joints),
-            limits=None if limits is None else limits_of(model, limits),
+            limits=None if limits is None else ranges_of(model, "limits", limits),
             direction=options.direction,
             band_hz=options.band_hz,
             free=None if identified is None else identified.free,

@@ -98,12 +98,6 @@ class Loop(Part):
     """`true`: the loop is closed rigidly. `false`: it is closed in postures only; in the linearized equations springs
     connect its frames."""
 
-    @model_validator(mode="after")
-    def _check_frames(self) -> Self:
-        if self.frame_a == self.frame_b:
-            raise ValueError(f"joins frame '{self.frame_a}' to itself")
-        return self
-
 
 class Coupling(Part):
     """A coordinate that follows another one: q = ratio q_follows + offset, as a sliding stage on a common belt."""

@@ -300,8 +300,6 @@ class Spring(Part):
         needed, other = ("free_length", "direction") if self.type == "length" else ("direction", "free_length")
         if getattr(self, needed) is None or getattr(self, other) is not None:
             raise ValueError(f"type is '{self.type}', expected {needed} and no {other}")
-        if self.frame_a == self.frame_b:
-            raise ValueError(f"joins frame '{self.frame_a}' to itself")
         return self
 
 
@@ -431,6 +429,9 @@ class Machine(Part):
         ]  # fmt: skip
         for label, given, known in references:
             check_known(label, given, known)
+        for part in (*self.spring, *self.loop):
+            if part.frame_a == part.frame_b:
+                raise ValueError(f"'{part.name}' joins frame '{part.frame_a}' to itself, expected two frames")
         parent = {end: [beam.body] for beam in self.beam for end in beam.ends}
         in_order_of_need(parent | {b.name: [b.parent] for b in self.body}, "the parents of bodies")
         self._check_couplings()

@@ -282,14 +282,11 @@ def _parse(text: str) -> _Element:
         stack[-1].children.append(element)
         stack.append(element)
 
-    def end(_tag: str) -> None:
-        stack.pop()
-
     def doctype(*_declared: Any) -> NoReturn:
         raise ValueError(f"line {parser.CurrentLineNumber}: found a document type declaration, expected plain URDF")
 
     parser = expat.ParserCreate()
-    parser.StartElementHandler, parser.EndElementHandler = start, end
+    parser.StartElementHandler, parser.EndElementHandler = start, lambda _tag: stack.pop()
     parser.StartDoctypeDeclHandler = doctype
     try:
         parser.Parse(text, True)

@@ -32,7 +32,7 @@ def grid_of(model: Model, texts: Sequence[str], points: int) -> dict[str, np.nda
         ValueError: a text is not such a range, its lower end is not first, or an angle exceeds a turn.
     """
     whole_number("points", points, 2)
-    return {name: np.linspace(low, high, points) for name, (low, high) in _ranges(model, "over", texts).items()}
+    return {name: np.linspace(low, high, points) for name, (low, high) in ranges_of(model, "over", texts).items()}
 
 
 def path_of(model: Model, text: str, points: int) -> dict[str, np.ndarray]:
@@ -42,17 +42,8 @@ def path_of(model: Model, text: str, points: int) -> dict[str, np.ndarray]:
         ValueError: a part of the text is not a range.
     """
     whole_number("points", points, 2)
-    ends = _ranges(model, "path", [part.strip() for part in text.split(",")], ascending=False)
+    ends = ranges_of(model, "path", [part.strip() for part in text.split(",")], ascending=False)
     return {name: np.linspace(first, last, points) for name, (first, last) in ends.items()}
-
-
-def limits_of(model: Model, texts: Sequence[str]) -> dict[str, tuple[float, float]]:
-    """Lower and upper limit by coordinate, rad or m, from texts such as "z2=-5:140 deg".
-
-    Raises:
-        ValueError: a text is not such a range, or its lower end is not first.
-    """
-    return _ranges(model, "limits", texts)
 
 
 def thresholds_of(texts: Sequence[str]) -> dict[str, float]:
@@ -65,8 +56,14 @@ def thresholds_of(texts: Sequence[str]) -> dict[str, float]:
     return {name: finite_number(f"good: {name}: threshold", value) for name, value in values.items()}
 
 
-def _ranges(model: Model, option: str, texts: Sequence[str], ascending: bool = True) -> dict[str, tuple[float, float]]:
-    """The two ends by name; `option` is named in errors."""
+def ranges_of(
+    model: Model, option: str, texts: Sequence[str], ascending: bool = True
+) -> dict[str, tuple[float, float]]:
+    """The two ends by coordinate or position, rad or m, from texts such as "z2=-5:140 deg"; errors name `option`.
+
+    Raises:
+        ValueError: a text is not such a range, or its lower end is not first.
+    """
     revolute = dict(zip(model.coordinates, model.revolute, strict=True))
     found: dict[str, tuple[float, float]] = {}
     for name, range_text in assignments(option, texts, "q2=0:146 deg").items():

@@ -493,14 +493,13 @@ def station_table(result: Result) -> Table | None:
         if family == STATION:
             label, _, axis = rest.rpartition(".")
             stations.setdefault(label, {})[axis] = f"{number(p.value)} \u00b1 {number(p.std, 2)}"
-    if not stations:
-        return None
-    return Table(
+    found = Table(
         "Stations: pose of the device in the ground frame",
         (*left("station"), *right("x (m)", "y (m)", "z (m)", "rx (rad)", "ry (rad)", "rz (rad)")),
         tuple((label, *(own.get(axis, MISSING) for axis in ELASTIC_AXES)) for label, own in stations.items()),
         "\u00b1 one standard deviation",
     )
+    return found if stations else None
 
 
 GEOMETRY_UNITS = {"m": (1e3, "mm"), "rad": (1e3, "mrad"), "1": (1e6, "ppm of 1")}
@@ -515,14 +514,13 @@ def geometry_table(result: Result) -> Table | None:
         ends = [number(factor * (p.value - stated + side * INTERVAL * p.std)) for side in (-1.0, 1.0)]
         value = number(factor * (p.value - stated))
         rows.append((name, unit, value, number(factor * p.std, 2), *ends, Cell(p.identifiable, p.identifiable)))
-    if not rows:
-        return None
-    return Table(
+    found = Table(
         "Geometry: deviations from the machine as stated",
         (*left("deviation", "unit"), *right("value", "std", "from", "to"), *left("identifiable")),
         tuple(rows),
         "from, to: 95 % intervals",
     )
+    return found if rows else None
 
 
 SECTIONS: dict[str, Callable[[Result, Sequence[Entry]], list[Section]]] = {

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.maps.workspace_grid import grid_of, limits_of, path_of, thresholds_of
+from jaxmb.maps.workspace_grid import grid_of, path_of, ranges_of, thresholds_of
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +17,7 @@ def test_units_of_ranges(robot):
     for text, ends in [("z2=0:90 deg", (0.0, np.pi / 2)), ("z2=-90 deg:1 rad", (-np.pi / 2, 1.0)), ("z2=0:1", (0, 1))]:
         np.testing.assert_allclose(grid_of(robot, [text], 3)["z2"], [ends[0], sum(ends) / 2, ends[1]], rtol=1e-15)
     assert grid_of(robot, ["tool.x=1:2.5"], 2)["tool.x"].tolist() == [1.0, 2.5]
-    assert limits_of(robot, ["z2=-1:1", "z3=0:2"]) == {"z2": (-1.0, 1.0), "z3": (0.0, 2.0)}
+    assert ranges_of(robot, "limits", ["z2=-1:1", "z3=0:2"]) == {"z2": (-1.0, 1.0), "z3": (0.0, 2.0)}
 
 
 def test_a_path_may_go_down(robot):
