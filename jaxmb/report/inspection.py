@@ -209,8 +209,10 @@ def next_report(found: Inspection) -> NextReport:
     std = found.next.known.std
     worst = int(np.argmax(std))
     of = "" if found.study.free.logarithmic[worst] else " of the width of its bounds"
-    least_known = f"{found.study.free.names[worst]}, {percent(100.0 * float(std[worst]))} %{of}"
-    largest = f"largest standard deviation due to noise after them: {least_known}"
+    largest = (
+        f"largest standard deviation due to noise after them: {found.study.free.names[worst]},"
+        f" {percent(100.0 * float(std[worst]))} %{of}"
+    )
     return report._replace(parts=(*report.parts, *proposal), lines=(*report.lines, largest))
 
 

@@ -287,8 +287,13 @@ def _(mark: Bars) -> list[Table]:
 @traces_of.register
 def _(mark: Cells) -> list[Table]:
     values = np.asarray(mark.values, dtype=float)
-    trace: Table = {"type": "heatmap", "x": numbers(mark.x), "y": numbers(mark.y)}
-    trace |= {"z": [numbers(row) for row in values], "hovertemplate": "%{z:.4~g}<extra></extra>"}
+    trace: Table = {
+        "type": "heatmap",
+        "x": numbers(mark.x),
+        "y": numbers(mark.y),
+        "z": [numbers(row) for row in values],
+        "hovertemplate": "%{z:.4~g}<extra></extra>",
+    }
     if mark.decimals is not None:
         trace["texttemplate"] = f"%{{z:.{mark.decimals}f}}"
     return [trace | _shades(mark.colors, values, trace)]
@@ -298,8 +303,14 @@ def _(mark: Cells) -> list[Table]:
 def _(mark: Contours) -> list[Table]:
     values = np.asarray(mark.values, dtype=float)
     levels = np.asarray(mark.colors.levels, dtype=float)
-    trace: Table = {"type": "contour", "x": numbers(mark.x), "y": numbers(mark.y), "connectgaps": False}
-    trace |= {"contours": {"start": 0, "end": levels.size - 1, "size": 1}, "line": {"width": 0.5, "color": "#404040"}}
+    trace: Table = {
+        "type": "contour",
+        "x": numbers(mark.x),
+        "y": numbers(mark.y),
+        "connectgaps": False,
+        "contours": {"start": 0, "end": levels.size - 1, "size": 1},
+        "line": {"width": 0.5, "color": "#404040"},
+    }
     return [trace | _shades(mark.colors, values, trace)]
 
 

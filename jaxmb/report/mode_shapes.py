@@ -90,9 +90,11 @@ def structure_of(model: Model) -> Structure:
 def _begins(model: Model) -> dict[int, NodePoint]:
     """Start of the joint or the beam element of each node on its parent, motor shafts excluded."""
     shafts, first_element = {shaft for _, shaft in model.motors}, len(model.coordinates) + len(model.virtual_springs)
-    begins = {i: origin for i, origin in enumerate(np.asarray(model.origin)) if i not in shafts}
-    begins |= {first_element + w: start for w, start in enumerate(np.asarray(model.beam_start))}
-    return {node: (model.parent[node], origin[:3, 3]) for node, origin in begins.items()}
+    begins = [
+        *((i, origin) for i, origin in enumerate(np.asarray(model.origin)) if i not in shafts),
+        *enumerate(np.asarray(model.beam_start), first_element),
+    ]
+    return {node: (model.parent[node], origin[:3, 3]) for node, origin in begins}
 
 
 def _end_frames(model: Model) -> list[int]:

@@ -294,19 +294,17 @@ def law_table(laws: Laws) -> Table:
     selected = {(line.parameter, line.term): line for line in laws.chosen}
     rows = [("", "one model", "", "", "", "", number(laws.holdout.without, 4))]
     for line in laws.considered:
-        if line.holdout_error is None:
-            continue
-        if line.taken:
-            chosen = selected[line.parameter, line.term]
-            value, std = chosen.coefficient, chosen.std
-        else:
+        if line.holdout_error is not None:
             value, std = line.coefficient, abs(line.coefficient / line.z) if line.z else float("nan")
-        rows.append(
-            (
-                f"{line.step}{'*' if line.taken else ''}", line.parameter, line.term, number(value),
-                number(std, 2), chance(line.p), number(line.holdout_error, 4),
-            )
-        )  # fmt: skip
+            if line.taken:
+                chosen = selected[line.parameter, line.term]
+                value, std = chosen.coefficient, chosen.std
+            rows.append(
+                (
+                    f"{line.step}{'*' if line.taken else ''}", line.parameter, line.term, number(value),
+                    number(std, 2), chance(line.p), number(line.holdout_error, 4),
+                )
+            )  # fmt: skip
     return Table(
         f"Laws of {', '.join(laws.by)}: ln parameter = ... + coefficient x term",
         (
