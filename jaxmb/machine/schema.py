@@ -431,7 +431,8 @@ class Machine(Part):
             check_known(label, given, known)
         for part in (*self.spring, *self.loop):
             if part.frame_a == part.frame_b:
-                raise ValueError(f"'{part.name}' joins frame '{part.frame_a}' to itself, expected two frames")
+                kind = type(part).__name__.lower()
+                raise ValueError(f"{kind} '{part.name}': joins frame '{part.frame_a}' to itself, expected another one")
         parent = {end: [beam.body] for beam in self.beam for end in beam.ends}
         in_order_of_need(parent | {b.name: [b.parent] for b in self.body}, "the parents of bodies")
         self._check_couplings()

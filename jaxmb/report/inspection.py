@@ -183,8 +183,12 @@ def expected_table(found: Inspection) -> Table:
         absolute = p.value == 0.0 and math.isfinite(p.std)  # a value of 0 has no relative deviation
         std = number(p.std) if linear else None, "-" if absolute else deviation(100.0 * p.relative_std)
         after = "-" if p.next_std is None or p.value == 0.0 else percent(100.0 * p.next_std)
-        after = None if found.next is None else after
-        rows.append((tied_label(names), p.unit, number(p.value), *std, after, Cell(p.identifiable, p.identifiable)))
+        rows.append(
+            (
+                tied_label(names), p.unit, number(p.value), *std, None if found.next is None else after,
+                Cell(p.identifiable, p.identifiable),
+            )
+        )  # fmt: skip
     after = f"{'std' if found.uncertainty is None else 'noise'} % after next"
     columns = (*left("parameter", "unit"), *right("value", "std", "std %", after), *left("identifiable"))
     of_log = "" if found.study.problem.prior is not None else "std: of the logarithm; "
