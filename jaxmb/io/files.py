@@ -113,8 +113,8 @@ def _names_in(folder: Path) -> list[str]:
 
 def _not_text(path: Path, error: UnicodeDecodeError) -> InputError:
     line = error.object[: error.start].count(b"\n") + 1
-    workbook = error.object.startswith(b"PK")  # of the ZIP archive
-    hint = "; save a workbook as CSV" if workbook else f" in UTF-8 (the byte is in line {line})"
+    # a workbook is a ZIP archive
+    hint = "; save a workbook as CSV" if error.object.startswith(b"PK") else f" in UTF-8 (the byte is in line {line})"
     return InputError(f"{path}: byte {error.start} is not UTF-8 text, expected a text file{hint}")
 
 
