@@ -152,7 +152,8 @@ def _of_axes(model: Model, right: MachineErrors, named: Collection[str]) -> Iter
     """Errors of the axes of coordinates, four numbers of each: along and about its own axis it has none but its zero.
 
     None in machines with loops, whose closed postures would open, nor of the first axes beside free stations, which
-    such errors displace alone. Coordinates in one point of one body, such as its elastic ones, have those of the first.
+    such errors displace alone. Coordinates in one point of one body, such as its elastic ones, have those of the first;
+    a node with a frame is the last of its body.
     """
     if model.loops:
         return
@@ -163,7 +164,8 @@ def _of_axes(model: Model, right: MachineErrors, named: Collection[str]) -> Iter
         is_first = all(further[k] for k in above if k < len(further))
         while 0 <= node < len(further) and further[node]:
             origin, node = np.asarray(model.origin)[node] @ origin, model.parent[node]
-        in_one_point = not is_first and node < len(further) and np.array_equal(origin, np.eye(4))
+        in_one_body = node < len(further) and node not in model.frame_node
+        in_one_point = not is_first and in_one_body and np.array_equal(origin, np.eye(4))
         if further[i] or in_one_point or (is_first and seen_from_stations):
             continue
         for across in _across(np.asarray(model.axis)[i]):

@@ -50,6 +50,30 @@ def test_a_joint_at_the_end_of_a_flexible_link_has_errors_of_its_axis():
     assert {f"axis of elbow {what} {axis}" for what in ("along", "about") for axis in "xz"} <= keys
 
 
+@pytest.mark.parametrize("further", [False, True])
+def test_intersecting_axes_of_two_bodies_have_errors_of_both(further):
+    """The axes of a shoulder meet in one point, where the second body has the origin of the first; an elastic
+    coordinate of the same body has the axis of its joint."""
+    bodies = [
+        {"name": "base", "mass": 1.0, "origin": {"xyz": [0.3, 0, 0]}, "joint": [{"name": "turn", "stiffness": 1e4}]},
+        {"name": "upper", "parent": "base", "mass": 1.0, "joint": [
+            {"name": "lift", "axis": [0.0, 1.0, 0.0], "stiffness": 1e4},
+            {"name": "bend", "axis": [1.0, 0.0, 0.0], "stiffness": 1e4},
+        ]},
+    ]  # fmt: skip
+    model = build_model(Machine.model_validate({"name": "shoulder", "body": bodies}))
+    free = free_parameters(model, [Bound(("stiffness.turn",), 1e3, 1e6)])
+    model = with_further_springs(model) if further else model
+    keys = {error.key for error, _ in machine_errors(model, free, {}) if error.key.startswith("axis of")}
+    named = {
+        f"axis of {name} {what} {axis}"
+        for name, axes in (("turn", "xy"), ("lift", "xz"))
+        for what in ("along", "about")
+        for axis in axes
+    }
+    assert keys == named
+
+
 def test_a_released_joint_has_its_own_ratio_of_damping():
     """The machine states it for a; a further spring, of which nothing is known, has that of b."""
     locked = dataclasses.replace(ARM, locked=(True, False))
