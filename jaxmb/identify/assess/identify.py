@@ -60,7 +60,7 @@ from jaxmb.identify.fit.refine import least_squares_from
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.fit.two_steps import two_step_fit
 from jaxmb.identify.study.study import Solver, Study
-from jaxmb.io.validation import display_name, error_location, typed_arguments, warnings_as_remarks
+from jaxmb.io.validation import error_location, typed_arguments, warnings_as_remarks
 from jaxmb.linalg.responses import FEW
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine
@@ -367,7 +367,7 @@ def search_estimate(
         ValueError: no start has a finite cost.
     """
     if fit.best_u is None or fit.initial_u is None:
-        raise ValueError(f"study '{study.name}': no start has a finite cost{_undefined_text(study)}")
+        raise ValueError(f"study '{study.name}': no start has a finite cost")
     study = study.at_values(study.free.values(fit.best_u))
     problem, free = study.problem, study.free
     residual, jacobian, row_weights = linearized(problem, fit.best_u)
@@ -402,17 +402,6 @@ def search_estimate(
         solved=fit,
         systematic_covariance=np.zeros((free.size, free.size)),
     )
-
-
-def _undefined_text(study: Study) -> str:
-    """Text on responses of the initial machine with which no data can be compared; empty where there are none."""
-    found = [
-        f"{display_name(test.name)}: {what}"
-        for test in study.tests
-        if test.lines is not None
-        for what in test.lines.undefined(test.view(study.model))
-    ]
-    return ": in the initial model " + "; ".join(found) + ", exclude it from the test" if found else ""
 
 
 def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:

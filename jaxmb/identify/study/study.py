@@ -62,6 +62,7 @@ from jaxmb.identify.study.reading.tests import (
     common_truth,
     read_tests,
 )
+from jaxmb.identify.study.reading.vibration import without_absent_frfs
 from jaxmb.io.validation import Table, display_name, error_location, listed, validated, warnings_as_remarks
 from jaxmb.machine.build import Model
 from jaxmb.machine.changed import machine_of, with_locked
@@ -327,7 +328,7 @@ def make_study(
         given = file if isinstance(file, StudyFile) else validated(StudyFile, file, source)
         context, fixed, entries = _context_and_tests(given, folder, noise_seed)
         earlier = None if given.prior_from is None else earlier_result(folder / given.prior_from)
-        problem, start = _problem_and_start(context, fixed, entries, earlier)
+        problem, start, entries = _problem_and_start(context, fixed, entries, earlier)
         file, tolerance = context.file, context.file.tolerance
         if tolerance is None:
             tolerance = float(problem.noise_unit) ** 2 * sum(test.noise.exact_cost for test in problem.tests)
@@ -388,8 +389,9 @@ def _context_and_tests(
 
 def _problem_and_start(
     context: ReadingContext, fixed: dict[str, float], entries: Sequence[Entry], earlier: EarlierResult | None
-) -> tuple[Problem, Start]:
-    """Problem of a description with its prior, and the start of its fit."""
+) -> tuple[Problem, Start, list[Entry]]:
+    """Problem of a description with its prior, the start of its fit, and the tests without FRFs that vanish in the
+    machine."""
     file, model, fitted = context.file, context.model, [entry for entry in entries if entry.role == "fit"]
     tests = [entry.test for entry in fitted]
     with error_location("[free]"):
@@ -421,10 +423,16 @@ def _problem_and_start(
     start = Start(*initial_values(problem, bounds), random=file.start == "random")
     at_start = free.apply(model, start.values)
     check_stiffness(file, at_start)
+    # away from the start too, where a parameter such as a first moment may be 0
+    box = problem.box
+    anywhere = free.apply(model, free.values(np.random.default_rng(0).uniform(box.lower, box.upper)))
+    found = list[Entry]()
     for entry in entries:
         with error_location(display_name(entry.name)):
             if entry.test.vibration is not None:
                 entry.test.vibration.check(at_start)
+            found.append(without_absent_frfs(entry, (at_start, anywhere)))
+    problem = with_tests(problem, [entry.test for entry in found if entry.role == "fit"])
     with error_location("[prior]"):
         of_machine = parameters(model)
         # a drive gain starts from a preliminary fit, which a prior must not use as its mean
@@ -439,4 +447,4 @@ def _problem_and_start(
             f"{display_name(unknown)}: noise cannot be estimated, as {count} measured values for {free.size} free"
             " parameters leave no residual: expected more values, or a standard deviation"
         )
-    return dataclasses.replace(problem, prior=prior), start
+    return dataclasses.replace(problem, prior=prior), start, found

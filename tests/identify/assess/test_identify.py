@@ -5,13 +5,15 @@ import importlib
 import numpy as np
 import pytest
 
+import jaxmb
+from jaxmb import Machine, build_model, posture
 from jaxmb.identify.assess.estimate import Diagnosis
 from jaxmb.identify.assess.identify import _doubts, assess, identify, search_status
 from jaxmb.identify.assess.kinds import fit_metrics
 from jaxmb.identify.fit.state import Fit
 from jaxmb.measurement.files.frf_file import write_frf
 from jaxmb.measurement.frf_set import FrfSet
-from tests.identify.arm import BRIEF, FREE, TRUTH, estimate_at, frf, loads, shapes, study_of
+from tests.identify.arm import BRIEF, FREE, MACHINE, TRUTH, estimate_at, frf, loads, shapes, study_of
 
 STIFF = {"stiffness.*": FREE["stiffness.*"]}
 
@@ -136,16 +138,42 @@ def test_a_prior_for_what_the_data_cannot_fix_alone(tmp_path):
     assert "determined by the prior: damping.a" in result.remarks
 
 
-def test_an_frf_that_the_machine_cannot_show_is_named(tmp_path):
-    """A plane arm does not move across its plane: what a test reads there has no logarithm to compare with."""
-    lines = np.linspace(1.0, 25.0, 40)
-    one, leak = np.full((lines.size, 1, 1), 0.1 + 0.1j), np.full((lines.size, 1, 1), 1e-6 + 0j)
-    measured = FrfSet(lines, np.concatenate([one, leak], axis=1), "accelerance", ("tool x", "tool y"), ("tool x",))
-    write_frf(tmp_path / "leak.npz", measured)
+@pytest.mark.parametrize(("share", "is_leakage"), [(0.01, True), (0.5, False)])
+def test_an_frf_that_the_machine_lacks_is_left_out(tmp_path, share, is_leakage):
+    """A plane arm does not move across its plane: its FRF there is 0 and has no logarithm to compare with."""
+    lines, model = np.linspace(1.0, 25.0, 80), build_model(MACHINE)
+    h = np.asarray(jaxmb.frf(model, posture(model, {"a": 0.2, "b": 0.5}), lines, "tool"))[:, :1, :1]
+    written = FrfSet(lines, np.concatenate([h, share * h], axis=1), "accelerance", ("tool x", "tool y"), ("tool x",))
+    write_frf(tmp_path / "leak.npz", written)
     test = {"kind": "frf", "file": "leak.npz", "posture": {"a": 0.2, "b": 0.5}, "noise_log_std": 0.01}
     test |= {"outputs": [["tool", "x"], ["tool", "y"]], "inputs": [["tool", "x"]]}
-    with pytest.raises(ValueError, match="test 'leak': the FRF tool y / tool x is 0"):
-        identify(study_of(tmp_path, test))
+    result = identify(study_of(tmp_path, test, **BRIEF))
+    assert all(result.parameters[name].value == pytest.approx(true, rel=1e-3) for name, true in TRUTH.items())
+    which = "test 'leak': tool y from tool x (1 FRF): the machine has no response"
+    assert sum(text.startswith(which) for text in result.remarks) == 2 - is_leakage
+    assert any(text.startswith(which) for text in result.doubts) is not is_leakage
+    with pytest.raises(ValueError, match="test 'leak': the machine has no response from tool x to tool y"):
+        study_of(tmp_path, test | {"outputs": [["tool", "y"]]})
+
+
+@pytest.mark.parametrize("free", [False, True])
+def test_an_frf_that_is_zero_at_the_start_alone_is_fitted(tmp_path, free):
+    """A first moment couples a slide and a hinge; it is 0 where the fit starts."""
+    slide = {"name": "s", "type": "prismatic", "axis": [1.0, 0.0, 0.0], "stiffness": 1e5}
+    inertia = {"xx": 1.0, "yy": 1.0, "zz": 1.0}
+    bodies = [{"name": "cart", "joint": [slide], "mass": 5.0},
+              {"name": "head", "parent": "cart", "joint": [{"name": "t", "stiffness": 1e4}], "mass": 5.0,
+               "inertia_products": inertia}]  # fmt: skip
+    tool = {"name": "tool", "body": "head", "origin": {"xyz": [0.3, 0.0, 0.0]}}
+    machine = Machine.model_validate({"name": "cross", "body": bodies, "frame": [tool]})
+    lines = np.linspace(1.0, 25.0, 5)
+    write_frf(tmp_path / "m.npz", FrfSet(lines, np.full((5, 2, 2), 0.1 + 0.1j), "accelerance"))
+    points = [["tool", "x"], ["tool", "y"]]
+    own = {"stiffness.*": FREE["stiffness.*"]} | (
+        {"first_moment.head.y": {"lower": -3.0, "upper": 3.0}} if free else {}
+    )
+    study = study_of(tmp_path, {"kind": "frf", "file": "m.npz", "outputs": points}, machine=machine, free=own)
+    assert np.array_equal(study.tests[0].weight[0] > 0.0, [[True, free], [free, True]])
 
 
 def status_near_minimum(folder, noise, deviations):

@@ -10,10 +10,12 @@ import numpy as np
 from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.assess.metrics import KindMetrics
 from jaxmb.identify.assess.modal_agreement import ModePair, UnpairedMode, agreement_metrics, unmatched_metrics
-from jaxmb.identify.assess.remarks import tests_text, undamped
+from jaxmb.identify.assess.remarks import grouped, tests_text, undamped
 from jaxmb.identify.experiments.frf.frf_test import FrfEntry, FrfTest
+from jaxmb.identify.experiments.frf.noise import IMPROBABLE_ERROR
 from jaxmb.identify.experiments.modes_test import ModesEntry, predict_modes
 from jaxmb.identify.experiments.motion_view import MotionView
+from jaxmb.identify.study.reading.vibration import frfs_text
 from jaxmb.response.frf_kind import DERIVATIVES, dof_names
 
 
@@ -65,7 +67,7 @@ def _jq_percent(test: FrfTest, view: MotionView) -> float:
 
 
 def frf_remarks(estimate: Estimate, entries: Sequence[FrfEntry], metrics: FrfMetrics) -> tuple[list[str], list[str]]:
-    """Likely causes of FRFs that the machine does not reproduce, and no other doubts."""
+    """Likely causes of FRFs that the machine does not reproduce, and doubts on FRFs that the machine lacks."""
     found = dict[str, list[tuple[str, FrfMisfit]]]()
     for entry, view, _ in estimate.of(entries):
         test = entry.test
@@ -80,7 +82,24 @@ def frf_remarks(estimate: Estimate, entries: Sequence[FrfEntry], metrics: FrfMet
             f"{tests_text([name for name, _ in tests])}: the fit is off by a factor of {_span(factors, '.3g')} and"
             f" {_span(degrees, '.0f')} degrees on average; {cause}"
         )
-    return sentences, []
+    absent = [(entry.name, text) for entry, view, _ in estimate.of(entries) for text in _absent_texts(entry.test, view)]
+    return sentences, grouped(absent)
+
+
+def _absent_texts(test: FrfTest, view: MotionView) -> list[str]:
+    """A sentence on FRFs that vanish in the machine although more than leakage was measured, if any."""
+    leak, measured = (np.abs(np.asarray(x)) for x in (test.leak, test.measured))
+    most = np.broadcast_to(leak.max(axis=(1, 2), keepdims=True), leak.shape)  # a weak FRF may be noise
+    squares, expected = (np.sum(size**2, axis=0, where=leak > 0.0) for size in (measured, most))
+    beyond = test.lines.absent(view) & (squares > IMPROBABLE_ERROR**2 * expected)
+    if not beyond.any():
+        return []
+    times = np.sqrt(np.max(squares[beyond] / expected[beyond]))
+    return [
+        f"{frfs_text(beyond, test.outputs, test.inputs)}: the machine has no response there, but up to {times:.2g}"
+        " times the leakage was measured: a sensor, a force or an axis has another direction, or an elasticity is"
+        " missing"
+    ]
 
 
 def _span(sizes: Sequence[float], form: str) -> str:

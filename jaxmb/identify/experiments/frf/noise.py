@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import jax
 import numpy as np
 import scipy
-from jaxtyping import Complex, Float, Int
+from jaxtyping import Bool, Complex, Float, Int
 
 from jaxmb.identify.experiments.components import BLOCKS, Component, Noise
 from jaxmb.identify.experiments.motion_view import MotionView
@@ -161,13 +161,11 @@ class FrfNoise(Noise["FrfTest"]):
             np.sqrt(np.maximum(np.asarray(std) ** 2 + np.where(is_valid, change, 0.0), 0.0))
             for std in (test.known_std, test.noise_std)
         )
-        # a response that vanishes to rounding in the model is pure leakage
-        has_response = np.abs(predicted) >= LEAST_OVER_LEAK * np.abs(test.leak)
         parts = {
             "known_std": known,
             "noise_std": noise,
             "magnitude": np.where(is_valid, magnitude, before),
-            "weight": np.where(is_valid & has_response, test.weight, 0.0),
+            "weight": np.where(is_valid, test.weight, 0.0),
         }
         return dataclasses.replace(test, **jax.device_put(parts))
 
@@ -359,12 +357,26 @@ class FrfLines(Component["FrfTest"]):
         gross = Score(log_error=self.test.log_error(residual)).poor
         return share or (smooth_share(*errors) if gross else 0.0)
 
-    def undefined(self, view: MotionView) -> tuple[str, ...]:
-        """Texts on measured FRFs whose prediction is 0, so that its logarithm does not exist."""
-        used, predicted = np.asarray(self.test.weight) > 0.0, np.asarray(self.test.predict(view))
-        zero = np.argwhere(((predicted == 0.0) & used).any(axis=0))
-        outputs, inputs = dof_names(self.test.outputs), dof_names(self.test.inputs)
-        return tuple(f"the FRF {outputs[o]} / {inputs[i]} is 0" for o, i in zero)
+    def absent(self, view: MotionView) -> Bool[np.ndarray, "o i"]:
+        """Mask of the FRFs that vanish in a machine by its symmetry, except for rounding: the measured ones are
+        leakage."""
+        leak = np.abs(np.asarray(self.test.leak))
+        negligible = np.abs(np.asarray(self.test.predict(view))) <= LEAST_OVER_LEAK * leak
+        return np.all(negligible, axis=0, where=(leak > 0.0) | (np.asarray(self.test.weight) > 0.0))
+
+    def without_frfs(self, which: Bool[np.ndarray, "o i"]) -> "FrfTest":
+        """The test without some FRFs.
+
+        Raises:
+            ValueError: no other FRF has a weight.
+        """
+        weight = np.where(which, 0.0, np.asarray(self.test.weight))
+        if not weight.any():
+            raise ValueError(
+                f"the machine has no response from {', '.join(dof_names(self.test.inputs))} to"
+                f" {', '.join(dof_names(self.test.outputs))}, expected an FRF that its coordinates have an effect on"
+            )
+        return dataclasses.replace(self.test, weight=jax.device_put(weight))
 
 
 def line_errors(test: "FrfTest", residual: np.ndarray, row_weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

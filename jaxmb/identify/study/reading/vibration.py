@@ -18,6 +18,7 @@ from jaxmb.identify.study.format.study_format import stated_tolerances
 from jaxmb.identify.study.format.vibration_format import FrfTestPart, ModesTestPart, SimulateModes
 from jaxmb.identify.study.reading.responses import responses_of_test, sensor_of
 from jaxmb.io.validation import check_distinct, check_known, listed
+from jaxmb.machine.build import Model
 from jaxmb.measurement.frf_set import FrfSet, check_phase
 from jaxmb.measurement.noise import CoherenceNoise, coherence_noise, cross_axis_leak, misalignment_leak
 from jaxmb.measurement.reciprocity import Keep, kept_of_pairs
@@ -124,6 +125,23 @@ def _leak(part: FrfTestPart, measured: FrfSet, context: ReadingContext) -> np.nd
     return misalignment_leak(measured, float(np.radians(tolerances.sensor_direction_deg)))
 
 
+def without_absent_frfs(entry: Entry, models: Sequence[Model]) -> Entry:
+    """A test without the FRFs that vanish in all of some machines by symmetry, with a remark on them; others unchanged.
+
+    Raises:
+        ValueError: no other FRF has a weight.
+    """
+    test, lines = entry.test, entry.test.lines
+    if lines is None:
+        return entry
+    used = (np.asarray(test.weight) > 0.0).any(axis=0)
+    absent = used & np.all([lines.absent(test.view(model)) for model in models], axis=0)
+    if not absent.any():
+        return entry
+    text = f"{frfs_text(absent, test.outputs, test.inputs)}: the machine has no response, the measured one is left out"
+    return dataclasses.replace(entry, test=lines.without_frfs(absent), remarks=(*entry.remarks, text))
+
+
 def split_lines(test: FrfTest, every: int) -> tuple[FrfTest, FrfTest]:
     """A test without every n-th line, and a test of these lines.
 
@@ -227,11 +245,11 @@ def _lost_lines_text(lost: np.ndarray, lines: int, reason: str, outputs: tuple, 
     """One sentence on the numbers of lines [output, input] that are not used; none where all are."""
     some = (lost > 0) & (lost < lines)
     groups = (lost == lines, f"all {lines}"), (some, f"up to {np.max(lost, where=some, initial=0)} of {lines}")
-    texts = [f"{_frfs_text(which, outputs, inputs)}: {count} lines" for which, count in groups if which.any()]
+    texts = [f"{frfs_text(which, outputs, inputs)}: {count} lines" for which, count in groups if which.any()]
     return [f"{'; '.join(texts)} {reason}, and are left out"] if texts else []
 
 
-def _frfs_text(marked: np.ndarray, outputs: tuple, inputs: tuple) -> str:
+def frfs_text(marked: np.ndarray, outputs: tuple, inputs: tuple) -> str:
     """FRFs [output, input] as text with their number: "tool z from tool x, tool y (2 FRFs)"."""
     count = int(marked.sum())
     if count == marked.size:
