@@ -279,6 +279,8 @@ class TorqueSource(Source):
     standard deviations are unknown."""
     reversed_gears: Mapping[tuple[str, ...], Callable[[], TorqueTest]] = dataclasses.field(default_factory=dict)
     """Builders of the test with gear ratios of the opposite sign, by joints recorded at their shafts."""
+    payloads: Mapping[str, Sequence[int]] = dataclasses.field(default_factory=dict)
+    """Columns of the regressor of each mounted payload."""
     drive_recording: DriveRecording | None = None
     """Its equations with the recorded drive signals, for a first fit of drive gains; None where gains are fixed."""
 
@@ -348,7 +350,7 @@ class TorqueSource(Source):
 
     def alternatives(self, test: Any, model: Model) -> Iterator[tuple[str, str, Any]]:
         """Reversed, exchanged, missing and saturated torques, reversed and exchanged coordinates, other units, reversed
-        gears."""
+        gears, payloads that were not mounted."""
         return ((text, text, there) for text, there in self._alternatives(test, model))
 
     def _alternatives(self, test: TorqueTest, model: Model) -> Iterator[tuple[str, TorqueTest]]:
@@ -360,6 +362,11 @@ class TorqueSource(Source):
 
         for text, factor in self._several(test, model):
             yield text, measuring(factor[number] * effort, np.abs(factor)[number] * std)
+        for name, columns in self.payloads.items():
+            regressor = np.array(test.regressor)
+            regressor[:, columns] = 0.0
+            text = f"payload {name}, which was not mounted,"
+            yield text, dataclasses.replace(test, regressor=jax.device_put(regressor))
         for i, name in enumerate(self.coordinates):
             sign = np.where(number == i, -1.0, 1.0)
             yield f"the sign of the torque of {name}", measuring(sign * effort, std)

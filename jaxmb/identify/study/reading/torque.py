@@ -146,9 +146,12 @@ def _torque_entry(
         test = test.with_own([own_delay], np.array([delay_s]), delay_column(rows, record.rate_hz)[:, None])
 
     filtered = recording._replace(part=part)
+    # equations with elastic gears are linearized about the masses of the machine
+    mounted = () if sides else (name for name in payloads if name not in part.without)
     rebuild = _rebuild(test, model, record, motion, q, settings, plain)
     source = dataclasses.replace(
         _source(part, context, model, full, motions[0], noisy, rebuild),
+        payloads={name: payload_columns(model, [name], payloads) for name in mounted},
         selection_rows=_by_known_speeds(model, rows) if selecting else None,
         drive_recording=drive_recording,
         reversed_gears={} if reversed_gears else _reversed_gears(filtered, context),

@@ -186,6 +186,25 @@ def test_an_error_of_some_torques_is_named(tmp_path, factors, named):
     assert named in result.doubts[0]
 
 
+def test_a_payload_that_one_test_lacked_is_named(tmp_path):
+    """A factor on the torques of that test explains most of its gravity; other tests state that it was not mounted."""
+    written(tmp_path, payload=10.0)
+    data = tomllib.loads((tmp_path / "study.toml").read_text())
+    machine = tomllib.loads((tmp_path / "arm.toml").read_text())
+    (tmp_path / "run.csv").rename(tmp_path / "loaded.csv")
+    written(tmp_path, seed=4)
+    machine["payload"] = [{"name": "load", "frame": "tool", "mass": 8.0}]
+    names = {"loaded": {"file": "loaded.csv"}, "empty": {}, "stated": {"without": ["load"]}}
+    data["test"] = [data["test"][0] | {"name": name} | own for name, own in names.items()]
+    data["free"]["mass.load"] = {"lower": 0.0, "upper": 50.0}
+    (tmp_path / "arm.toml").write_text(tomli_w.dumps(machine))
+    (tmp_path / "study.toml").write_text(tomli_w.dumps(data))
+    result = jaxmb.identify(jaxmb.load_study(tmp_path / "study.toml"))
+    assert result.doubts[0].startswith("payload load, which was not mounted, of test 'empty' would explain 100 %")
+    (error,) = result.metrics["mistakes"]
+    assert error["values"]["mass.load"] == pytest.approx(10.0, rel=0.02)
+
+
 def test_a_saturated_torque_is_a_doubt(tmp_path):
     """Damping and friction absorb most of it. Torques of a held-out test have no standard deviation either."""
     written(tmp_path, lambda q, tau: (q, np.clip(tau, -np.inf, 0.5 * np.max(tau, axis=0))))
