@@ -40,7 +40,7 @@ the square of a tilt."""
 LEAST_MASS = 0.95
 """Largest part of the mass of a body that may be missing at a frame."""
 MOST_FACTOR = 7.0
-"""Logarithm of the largest factor on the damping of a missing elasticity."""
+"""Logarithm of the largest factor on all masses, and on the damping of a missing elasticity."""
 OWN_INERTIA = 1e-4
 """Inertia of a further coordinate over that of all bodies and beams."""
 T = TypeVar("T")
@@ -186,7 +186,8 @@ def _of_bodies(
     heavy = np.flatnonzero(mass > 0.0).tolist()
     if not heavy:
         return
-    yield StatedError("masses", size=0.1, text=_masses_text), right._replace(log_mass=np.ones(right.log_mass.size))
+    masses = StatedError("masses", size=0.1, text=_masses_text, least=-MOST_FACTOR, most=MOST_FACTOR)
+    yield masses, right._replace(log_mass=np.ones(right.log_mass.size))
     for i in heavy:
         body, (_, about_centre) = model.masses[i], central_inertia(float(mass[i]), moment[i], inertia[i])
         if f"mass.{body}" not in free:

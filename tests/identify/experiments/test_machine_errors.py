@@ -94,6 +94,16 @@ def test_no_body_misses_more_mass_than_it_has():
         assert 0.0 < np.min(there.mass) < 0.1 * np.max(ARM.mass)
 
 
+def test_all_masses_have_a_largest_factor():
+    """A step to first order led to masses exp(240) times as large, whose Jacobian overflows where it is squared."""
+    free = free_parameters(ARM, [Bound(("stiffness.a",), 1e3, 1e6)])
+    known = list(machine_errors(ARM, free, {}))
+    (masses,) = [error for error, _ in known if error.key == "masses"]
+    for size in masses.bounds:
+        factor = np.asarray(with_machine_errors(ARM, free, known, {"masses": size}).mass) / np.asarray(ARM.mass)
+        assert np.all((factor > 1e-4) & (factor < 1e4))
+
+
 def test_shafts_are_no_joints_beside_further_springs():
     """Their springs are position loops, whose damping says nothing of a released lock."""
     model = MODELS["motors, one of them on the ground"]
