@@ -374,7 +374,7 @@ class FrfLines(Component["FrfTest"]):
         if not weight.any():
             raise ValueError(
                 f"the machine has no response from {', '.join(dof_names(self.test.inputs))} to"
-                f" {', '.join(dof_names(self.test.outputs))}, expected an FRF that its coordinates have an effect on"
+                f" {', '.join(dof_names(self.test.outputs))}, expected points and directions in which it moves"
             )
         return dataclasses.replace(self.test, weight=jax.device_put(weight))
 
