@@ -110,7 +110,7 @@ def completion(
         possible=chi_square <= limit,
         freedom=len(problem.names) - len(values),
         chi_square=chi_square,
-        joints=joints,
+        joints={name: max(value, 0.0) for name, value in joints.items()},  # 0 but for rounding
         links=links,
         values=dict(zip(problem.names, found.tolist(), strict=True)),
         limit=limit,
