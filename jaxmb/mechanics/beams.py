@@ -42,8 +42,7 @@ def element_stiffness(model: Model) -> Float[Array, "w 6 6"]:
     tension = model.young_modulus * model.beam_area
     torsion = model.shear_modulus * model.torsion_constant
     bending = model.young_modulus[:, None] * model.beam_second_moment
-    each = jax.vmap(of_beam)(model.beam_length, tension, torsion, bending, _shear_ratios(model))
-    return each[model.element_beam]
+    return jax.vmap(of_beam)(model.beam_length, tension, torsion, bending, _shear_ratios(model))[model.element_beam]
 
 
 def section_inertias(model: Model) -> Float[Array, "w 4 4 4"]:

@@ -170,8 +170,7 @@ def play_displacement(model: Model, q: Float[Array, "n"], load: Float[Array, "e"
     for s, scale in enumerate(overlap_scale(model, q)):
         if model.has_play[s]:
             block = slice(n + 6 * s, n + 6 * s + 6)
-            own = model.play[s] * jnp.sqrt(scale) * jnp.tanh(load[block] / model.play_load[s])
-            found = found.at[block].set(own)
+            found = found.at[block].set(model.play[s] * jnp.sqrt(scale) * jnp.tanh(load[block] / model.play_load[s]))
     return found
 
 
@@ -237,9 +236,8 @@ def elastic_stiffness(
     frames across them, and of gravity.
     """
     n, first = len(model.coordinates), len(model.coordinates) + 6 * len(model.virtual_springs)
-    size = first + 6 * len(model.elements)
     virtual = [n + 6 * s + axis for s in _with_outer_stiffness(model, gravity) for axis in range(6)]
-    with_stiffness = np.array([*range(n), *virtual, *range(first, size)])
+    with_stiffness = np.array([*range(n), *virtual, *range(first, first + 6 * len(model.elements))])
     locked = jnp.array([*model.locked, *(False for _ in with_stiffness[n:])], dtype=bool)
     own = own_springs(model)
     stiffness = jax.scipy.linalg.block_diag(
@@ -385,8 +383,7 @@ def _spring_columns(
     axes = jnp.swapaxes(poses[:, :3, :3], 1, 2)  # rows are the spring's axes in ground axes
     translation_axes = rotation_axes = axes
     if deflection is not None:
-        rotations = jax.vmap(rotation_by)(deflection[:, 3:])
-        translation_axes = rotations @ axes
+        translation_axes = jax.vmap(rotation_by)(deflection[:, 3:]) @ axes
         rotation_axes = jnp.swapaxes(jax.vmap(_rotation_vector_jacobian)(deflection[:, 3:]), 1, 2) @ translation_axes
     arm = jnp.broadcast_to(target - poses[:, None, :3, 3], axes.shape)
     linear = jnp.concatenate([translation_axes, jnp.cross(rotation_axes, arm)], axis=1)
@@ -397,8 +394,7 @@ def _spring_columns(
 def _rotation_vector_jacobian(vector: Float[Array, "3"]) -> Float[Array, "3 3"]:
     """Left Jacobian J_l of a rotation vector r: [J_l(r) dr]x = dR R^T."""
     rotation = rotation_by(vector)
-    change = jax.jacfwd(rotation_by)(vector)
-    return jax.vmap(lambda d: vee(d @ rotation.T), in_axes=2, out_axes=1)(change)
+    return jax.vmap(lambda d: vee(d @ rotation.T), in_axes=2, out_axes=1)(jax.jacfwd(rotation_by)(vector))
 
 
 def weight_deflection(model: Model, q: Float[Array, "n"]) -> Float[Array, "e"]:

@@ -154,11 +154,9 @@ def inertia_poses(model: Model, q: Float[Array, "n"]) -> Float[Array, "k 4 4"]:
     bodies = poses[jnp.array(model.mass_node, dtype=int)] @ model.mass_offset
     if model.beams:
         begin, deflection = _elements(model, poses, q)
-        sections = begin[:, None] @ section_poses(model, deflection)
-        bodies = jnp.concatenate([bodies, sections.reshape(-1, 4, 4)])
+        bodies = jnp.concatenate([bodies, (begin[:, None] @ section_poses(model, deflection)).reshape(-1, 4, 4)])
     shafts = np.array([shaft for _, shaft in model.motors], dtype=int)
-    without_spin = poses[np.array(model.parent)[shafts]] @ model.origin[shafts]
-    return jnp.concatenate([bodies, poses[shafts], without_spin])
+    return jnp.concatenate([bodies, poses[shafts], poses[np.array(model.parent)[shafts]] @ model.origin[shafts]])
 
 
 def _elements(
@@ -342,9 +340,8 @@ def total_energy(
     model: Model, q: Float[Array, "n"], qd: Float[Array, "n"], q_rest: Float[Array, "n"]
 ) -> Float[Array, ""]:
     """Kinetic and potential energy of the machine with rigid beams [J]: of masses, gravity and springs."""
-    kinetic = 0.5 * qd @ mass_matrix(model, q) @ qd
     own = 0.5 * jnp.sum(model.stiffness * own_stretch(model, q - q_rest) ** 2)
-    return kinetic + gravity_energy(model, q) + own + spring_energy(model, q, q_rest)
+    return 0.5 * qd @ mass_matrix(model, q) @ qd + gravity_energy(model, q) + own + spring_energy(model, q, q_rest)
 
 
 @typed_arguments

@@ -114,8 +114,7 @@ def equilibrium_or_nan(
     stiffness = jnp.concatenate([model.stiffness, element_stiffness(model).diagonal(axis1=1, axis2=2).ravel()])
     largest = jnp.max(jnp.abs(jnp.stack([external_effort(q), external_effort(q_rest), stiffness * jnp.abs(q)])))
     rounding = 1e-14 * jnp.max(model.spring_stiffness, initial=0.0)
-    failed = ~(jnp.max(jnp.abs(imbalance(q))) <= 1e-8 * largest + rounding)
-    return jnp.where(failed, jnp.nan, q)
+    return jnp.where(jnp.max(jnp.abs(imbalance(q))) <= 1e-8 * largest + rounding, q, jnp.nan)
 
 
 def tangent_solve(linear: Callable[[Array], Array], right: Float[Array, "n"]) -> Float[Array, "n"]:
@@ -154,8 +153,7 @@ def held_coordinates(model: Model, without_stiffness: bool = False) -> Bool[Arra
     """Whether each coordinate is fixed: locked ones, motor shafts without stiffness and, if `without_stiffness`, all
     independent ones without stiffness."""
     shafts = {shaft for _, shaft in model.motors}
-    n = len(model.coordinates)
-    may_lock = [i in shafts or (without_stiffness and i not in model.following) for i in range(n)]
+    may_lock = [i in shafts or (without_stiffness and i not in model.following) for i in range(len(model.coordinates))]
     locked = jnp.array(model.locked, dtype=bool) | (jnp.array(may_lock, dtype=bool) & (model.stiffness == 0.0))
     return jnp.concatenate([locked, jnp.zeros(len(elastic_coordinates(model)), dtype=bool)])
 

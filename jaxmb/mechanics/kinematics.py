@@ -283,9 +283,8 @@ def frame_jacobian(model: Model, q: Float[Array, "n"], frame: str) -> Float[Arra
 
     Source: Huynh et al. 2020, eq. 5-6.
     """
-    pose = frame_pose(model, q, frame)
     change = jax.jacfwd(lambda x: frame_pose(model, x, frame))(q)
-    return pose_change_to_twist(pose, change)
+    return pose_change_to_twist(frame_pose(model, q, frame), change)
 
 
 def pose_change_to_twist(pose: Float[Array, "4 4"], change: Float[Array, "4 4 n"]) -> Float[Array, "6 n"]:

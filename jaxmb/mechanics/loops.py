@@ -112,8 +112,7 @@ def motion_basis(model: Model, x: Float[Array, "x"]) -> Float[Array, "x m"]:
 def constraint_forces(model: Model, x: Float[Array, "x"], effort: Float[Array, "x"]) -> Float[Array, "c"]:
     """Constraint forces lambda of the loops, C_d^T lambda = effort_d, d the dependent coordinates."""
     _, basis, triangle = _factored(model, x, model.following, rigid_only=True)
-    dependent_effort = effort[np.array(model.following, dtype=int)]
-    return basis @ jax.scipy.linalg.solve_triangular(triangle, dependent_effort, trans=1)
+    return basis @ jax.scipy.linalg.solve_triangular(triangle, effort[np.array(model.following, dtype=int)], trans=1)
 
 
 def closing(model: Model, x: Float[Array, "x"], dependent: Sequence[int], rigid_only: bool) -> Float[Array, "d"]:
@@ -144,8 +143,7 @@ def loop_gaps(model: Model, x: Float[Array, "x"], rigid_only: bool = False) -> F
     axial = np.array([i for i, kind in enumerate(kinds) if kind in ("revolute", "cylindrical")], dtype=int)
     tilts = jnp.cross(jnp.einsum("lij,lj->li", relative[axial], axis[axial]), axis[axial])
     fixed = np.array([i for i, kind in enumerate(kinds) if kind in ("fixed", "prismatic")], dtype=int)
-    turns = jax.vmap(rotation_vector)(relative[fixed])
-    return jnp.concatenate([coupled, gaps.ravel(), tilts.ravel(), turns.ravel()])
+    return jnp.concatenate([coupled, gaps.ravel(), tilts.ravel(), jax.vmap(rotation_vector)(relative[fixed]).ravel()])
 
 
 def check_closed(model: Model, q: Float[Array, "n"] | np.ndarray, label: str = "posture") -> None:
@@ -270,9 +268,8 @@ def followers(model: Model) -> tuple[int, ...]:
     """Dependent coordinates of the linearized equations: those of postures, and elastic ones where loops need them."""
     if not (any(model.loop_rigid) or model.couplings):
         return ()
-    x = np.asarray(whole(model, model.reference))
     moving = _moving(model)
-    slope = gap(model, x, rigid_only=True).slope
+    slope = gap(model, np.asarray(whole(model, model.reference)), rigid_only=True).slope
     first = [i for i in model.dependent if i in moving]
     return dependent_coordinates(slope, [first, [i for i in moving if i not in first]])
 

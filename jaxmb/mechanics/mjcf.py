@@ -275,8 +275,7 @@ class _Writer:
             shaft = body.joint[0].shaft if body.joint and _rotates(body.joint[0]) else None
             if shaft is not None and body.parent != GROUND:
                 turn = origin_matrix(body.origin)[:3, :3]
-                tensor = turn @ _disc(shaft) @ turn.T
-                found[body.parent] = found.get(body.parent, np.zeros((3, 3))) + tensor
+                found[body.parent] = found.get(body.parent, np.zeros((3, 3))) + turn @ _disc(shaft) @ turn.T
         return found
 
     def _add_body(self, body: Body, rotors: np.ndarray) -> None:

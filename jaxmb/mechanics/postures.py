@@ -147,11 +147,10 @@ def _check_regular(model: Model, q: np.ndarray, slope: np.ndarray, dependent: Se
     step[independent] = SMALL_STEP * np.random.default_rng(0).uniform(0.5, 1.0, len(independent))
     step[list(dependent)] = -np.linalg.lstsq(slope[:, list(dependent)], slope @ step, rcond=LEAST_RANK)[0]
     closed_near, remaining = newton(model, q + step, list(dependent))
-    deviation = np.max(np.abs(closed_near - q - step), initial=0.0)
     if (
         np.any((values > LEAST_RANK) & (values < SINGULAR))
         or remaining > CLOSED
-        or deviation > MOST_BESIDE * np.max(np.abs(step), initial=0.0)
+        or np.max(np.abs(closed_near - q - step), initial=0.0) > MOST_BESIDE * np.max(np.abs(step), initial=0.0)
         or constraint_rank(gap(model, closed_near).slope) != len(dependent)
     ):
         raise ValueError(
@@ -169,9 +168,8 @@ def _check_branch(machine: Machine, model: Model, stated: np.ndarray, q: np.ndar
     """
     change = np.abs(q - stated)
     poses = np.asarray(_poses(model, jax.device_put(q)))
-    is_revolute = np.array(model.revolute, dtype=bool)
     size = np.max(np.linalg.norm(poses[:, None, :3, 3] - poses[None, :, :3, 3], axis=2))
-    relative_change = change / np.where(is_revolute, 1.0, max(size, CLOSED))
+    relative_change = change / np.where(np.array(model.revolute, dtype=bool), 1.0, max(size, CLOSED))
     if relative_change.max(initial=0.0) <= NEAR:
         return
     far = [i for i in np.argsort(-relative_change, kind="stable") if relative_change[i] > NEAR]
@@ -181,8 +179,7 @@ def _check_branch(machine: Machine, model: Model, stated: np.ndarray, q: np.ndar
         np.linalg.slogdet(basis.T @ gap(model, stated + s * (q - stated)).slope[:, list(dependent)])[0]
         for s in np.linspace(0.0, 1.0, 11)
     ]
-    all_stated = all(model.coordinates[i] in machine.posture for i in dependent)
-    if all_stated and min(signs) * max(signs) < 0.0:
+    if all(model.coordinates[i] in machine.posture for i in dependent) and min(signs) * max(signs) < 0.0:
         raise ValueError(
             f"posture: the loops of '{model.name}' close on another branch than that of the stated values, with"
             f" {changes}: expected values nearer to a closed posture"

@@ -116,9 +116,8 @@ def _records(
 
         def sample(state: tuple[Array, Array], number: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
             time = number / sample_rate_hz
-            acceleration_out = output_rows @ acceleration(time, *state)
             next_state, _ = jax.lax.scan(advance, state, time + step * jnp.arange(substeps))
-            return next_state, (half_sine(time, strength, start_s, length_s), acceleration_out)
+            return next_state, (half_sine(time, strength, start_s, length_s), output_rows @ acceleration(time, *state))
 
         rest = jnp.zeros(stiffness.size)
         _, (force, response) = jax.lax.scan(sample, (rest, rest), jnp.arange(samples, dtype=float))

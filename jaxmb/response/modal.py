@@ -220,8 +220,7 @@ def modes(tangent: Tangent) -> Modes:
             raise ValueError(f"the {label} matrix is not finite, {cause}")
     if tangent.fractional is not None:
         E, order = np.asarray(tangent.fractional.matrix), float(tangent.fractional.order)
-        found = fractional_modes(M, C, K.astype(complex), E, order)
-        return modes_of(*found, np.zeros(0))
+        return modes_of(*fractional_modes(M, C, K.astype(complex), E, order), np.zeros(0))
     if n > FEW:
         root, shapes, proportional = (np.asarray(part) for part in _damped_modes(tangent))
         if proportional:
@@ -314,8 +313,7 @@ def oscillating_modes(
     """
     if tangent.fractional is not None:
         raise NotImplementedError("fractional damping: modes cannot be compiled or fitted, expected FRFs only")
-    n = tangent.mass.shape[0]
-    if n <= FEW:
+    if tangent.mass.shape[0] <= FEW:
         return _by_first_order(tangent)
     found, shapes, proportional = damped_modes(tangent.mass, tangent.damping, tangent.stiffness, tangent.structural)
     return jax.lax.cond(proportional, lambda: _in_order(found, shapes), lambda: _coupled(tangent))
@@ -515,8 +513,7 @@ def spring_matrices(
 
     free, columns = ~np.array(model.locked, dtype=bool), motion_basis(model, point)
     stretch = (jnp.pad(own_springs(model), ((0, 0), (0, point.size - n))) @ columns)[free]
-    stiffness = model.stiffness[free]
-    each = [stiffness[:, None, None] * stretch[:, :, None] * stretch[:, None, :]]
+    each = [model.stiffness[free][:, None, None] * stretch[:, :, None] * stretch[:, None, :]]
     if model.springs:
         energies = jax.hessian(lambda x: 0.5 * model.spring_stiffness * spring_stretch(model, x, rest) ** 2)
         each.append(columns.T @ energies(point) @ columns)

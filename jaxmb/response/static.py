@@ -145,8 +145,7 @@ def _check_compliant_in_all_directions(model: Model, q: Array, frame: str) -> No
     if not is_stable:
         raise ValueError(f"machine '{model.name}' is unstable at this posture: its stiffness is not positive definite")
     length = np.linalg.norm(twists[:3], axis=0).max(initial=0.0) or 1.0
-    scaled = twists * np.array([1.0 / length] * 3 + [1.0] * 3)[:, None]
-    rank = constraint_rank(scaled)
+    rank = constraint_rank(twists * np.array([1.0 / length] * 3 + [1.0] * 3)[:, None])
     if rank < 6:
         raise ValueError(
             f"frame '{frame}' is rigid in {6 - rank} of six directions at this posture (the elastic Jacobian has rank"
@@ -360,5 +359,4 @@ def _directions(model: Model, q: Float[Array, "n"], frame: str) -> Int[Array, ""
     """Number of directions in which a frame moves at postures near q that are not singular."""
     near = q + np.random.default_rng(0).uniform(-1.0, 1.0, (GENERIC, q.size))
     values = jax.vmap(lambda x: jnp.linalg.svd(frame_jacobian(model, x, frame), compute_uv=False))(near)
-    moves = values > LEAST_MOTION * values.max(axis=1, keepdims=True, initial=0.0)
-    return moves.sum(axis=1).max()
+    return (values > LEAST_MOTION * values.max(axis=1, keepdims=True, initial=0.0)).sum(axis=1).max()

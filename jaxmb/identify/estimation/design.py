@@ -117,8 +117,7 @@ class _Problem:
         if np.linalg.cond(matrix) < REGULAR:
             values = -_gains(self.candidates, matrix, self.weight, self.criterion)
         else:
-            after = matrix + np.swapaxes(self.candidates, 1, 2) @ self.candidates
-            values = _value(after, self.weight, self.criterion)
+            values = _value(matrix + np.swapaxes(self.candidates, 1, 2) @ self.candidates, self.weight, self.criterion)
         if not self.repeat:
             values[chosen] = np.inf
         return int(np.argmin(values))
@@ -208,8 +207,7 @@ def _gains(
     candidates: Float[np.ndarray, "c r d"], matrix: Float[np.ndarray, "d d"], weight: np.ndarray, criterion: Criterion
 ) -> Float[np.ndarray, "c"]:
     """Decrease of the criterion by each candidate, by the matrix determinant lemma and Woodbury's identity."""
-    inverse = np.linalg.inv(matrix)
-    product = candidates @ inverse
+    product = candidates @ np.linalg.inv(matrix)
     inner = np.eye(candidates.shape[1]) + product @ np.swapaxes(candidates, 1, 2)
     if criterion == "D":
         return np.linalg.slogdet(inner)[1]

@@ -158,8 +158,7 @@ def without_rounding(matrix: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m d
 
 def jacobian_svd(jacobian: Jacobian) -> ScaledSvd:
     """`scaled_svd` of a Jacobian with any number of rows; `left` is that of its triangular factor."""
-    rows = jacobian.shape[0]
-    return scaled_svd(triangular_factor(jacobian[block] for block in row_blocks(jacobian)), rows=rows)
+    return scaled_svd(triangular_factor(jacobian[block] for block in row_blocks(jacobian)), rows=jacobian.shape[0])
 
 
 def scaled_svd(matrix: Float[np.ndarray, "m d"], tolerance: float | None = None, rows: int = 0) -> ScaledSvd:
@@ -180,8 +179,7 @@ def scaled_svd(matrix: Float[np.ndarray, "m d"], tolerance: float | None = None,
     left, values, right = np.linalg.svd(matrix / scale, full_matrices=False)
     if tolerance is None:
         tolerance = max(rows, *matrix.shape) * np.finfo(float).eps
-    least = tolerance * values.max(initial=0.0)
-    rank = int(np.sum(values > least))
+    rank = int(np.sum(values > tolerance * values.max(initial=0.0)))
     right[:rank, ~matrix.any(axis=0)] = 0.0  # rounding would couple parameters without effect to others
     return ScaledSvd(scale, left, values, right, rank)
 
@@ -246,9 +244,8 @@ def propagated_std(slope: Float[np.ndarray, "m d"], known: Identifiability) -> F
     finite = np.isfinite(known.std)
     variance += slope[:, finite] ** 2 @ np.maximum(known.std[finite] ** 2 - stated[finite], 0.0)
     open_ = known.directions[:, known.singular_values <= NO_EFFECT * known.singular_values.max(initial=0.0)]
-    size = np.linalg.norm(slope, axis=1)
     undetermined = np.abs(slope[:, ~finite & (stated > 0.0)]).sum(axis=1) + np.linalg.norm(slope @ open_, axis=1)
-    return np.where(undetermined > NO_EFFECT * size, np.nan, np.sqrt(variance))
+    return np.where(undetermined > NO_EFFECT * np.linalg.norm(slope, axis=1), np.nan, np.sqrt(variance))
 
 
 class Group(NamedTuple):

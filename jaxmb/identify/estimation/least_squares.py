@@ -155,8 +155,7 @@ def bound_limited(u: Float[Array, "d"], gradient: Float[Array, "d"], box: Box) -
 
 def slope_cosine(state: LeastSquaresState, box: Box) -> Float[Array, ""]:
     """Largest cosine between the residual and a column of the Jacobian not limited by a bound: 0 at a minimum."""
-    columns = jnp.maximum(jnp.diagonal(state.normal), SMALLEST)
-    size = jnp.sqrt(columns * jnp.maximum(state.objective, SMALLEST))
+    size = jnp.sqrt(jnp.maximum(jnp.diagonal(state.normal), SMALLEST) * jnp.maximum(state.objective, SMALLEST))
     return jnp.max(jnp.where(bound_limited(state.u, state.gradient, box), 0.0, jnp.abs(state.gradient) / size))
 
 

@@ -225,8 +225,7 @@ def select(
         ValueError: the group has fewer independent columns than its rank.
     """
     columns = matrix[:, list(group.columns)]
-    scaled = columns / np.linalg.norm(columns, axis=0)
-    chosen = independent_columns(scaled, preference[list(group.columns)], group.rank)
+    chosen = independent_columns(columns / np.linalg.norm(columns, axis=0), preference[list(group.columns)], group.rank)
     if len(chosen) < group.rank:
         raise ValueError(
             f"a group of rank {group.rank} has only {len(chosen)} independent columns: the matrix is too close to"

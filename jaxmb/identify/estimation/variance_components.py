@@ -229,8 +229,7 @@ def _beyond_draws(data: Statistics, members: np.ndarray, factors: np.ndarray, no
     if data.drawn is None:
         return True
     own = slice(0, factors.size - data.drawn.shape[1])
-    residuals = np.column_stack([data.residual, data.drawn])
-    linear = data._replace(residual=residuals, effects=data.effects[:, own])
+    linear = data._replace(residual=np.column_stack([data.residual, data.drawn]), effects=data.effects[:, own])
     squares = np.sum((factors[members, None] * marginal(linear, factors[own], noise).score[members]) ** 2, axis=0)
     return bool(squares[0] > squares[1:].max())
 

@@ -244,8 +244,7 @@ def _starts(run: _Run, fit: Fit) -> np.ndarray:
     lower, upper = np.asarray(free.lower), np.asarray(free.upper)
     searched = fit.stage < _after_search(run.settings)
     count = max(run.settings.refine.starts, search.population if searched else 1)
-    drawn = np.random.default_rng([run.seed, fit.round]).uniform(size=(count, lower.size))
-    starts = lower + drawn * (upper - lower)
+    starts = lower + np.random.default_rng([run.seed, fit.round]).uniform(size=(count, lower.size)) * (upper - lower)
     if fit.best_u is not None:
         if searched or not fit.converged:
             starts[0] = fit.best_u

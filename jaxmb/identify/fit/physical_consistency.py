@@ -105,8 +105,7 @@ def bodies(model: Model, free: FreeParameters, idle: Collection[str]) -> Bodies 
                 own = [free.size + added.index(number)]
                 slope[own[0], b] = pseudo_inertia(np.eye(10)[k])
             scale[own] = np.maximum(scale[own], powers[k])
-    size = np.stack([mass * length**2] * 3 + [mass], axis=1)
-    return Bodies(names, base, slope, size, scale, added)
+    return Bodies(names, base, slope, np.stack([mass * length**2] * 3 + [mass], axis=1), scale, added)
 
 
 MARGIN = 1e-6
@@ -243,8 +242,7 @@ def _is_consistent(problem: _Problem, y: np.ndarray) -> bool:
     d, found = problem.start.size, problem.bodies
     if np.any((y[:d] < problem.lower) | (y[:d] > problem.upper)):
         return False
-    root = np.sqrt(found.size)
-    for matrix, r in zip(found.base + np.tensordot(y, found.slope, 1), root, strict=True):
+    for matrix, r in zip(found.base + np.tensordot(y, found.slope, 1), np.sqrt(found.size), strict=True):
         # The check of a machine file is more tolerant, as its numbers have few digits.
         if np.linalg.eigvalsh(matrix / np.outer(r, r)).min() < -ROUNDING:
             return False
@@ -390,8 +388,7 @@ def _restored(problem: _Problem, y: np.ndarray) -> np.ndarray:
     d, slope = problem.start.size, problem.bodies.slope
     own = np.append(problem.start, np.zeros(y.size - d))
     idle = np.append(~problem.rows.any(axis=0), np.ones(y.size - d, bool))
-    alone = idle & ~slope.any(axis=(1, 2, 3))
-    y = np.where(alone, own, y)
+    y = np.where(idle & ~slope.any(axis=(1, 2, 3)), own, y)
     for b in range(slope.shape[1]):
         mine = np.flatnonzero(idle & slope[:, b].any(axis=(1, 2)))
         for some in (mine, *([k] for k in mine)):

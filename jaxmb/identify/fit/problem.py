@@ -106,8 +106,7 @@ class Problem(eqx.Module):
                 f"u: found {kind_of(u)}, expected a real array of shape ({self.free.size},), an entry for each of"
                 f" {', '.join(self.free.names)}"
             )
-        parts = self.residuals_by_test(self.free.values(u))
-        return jnp.concatenate([*parts, self.prior_residual(u)]) * self.noise_unit
+        return jnp.concatenate([*self.residuals_by_test(self.free.values(u)), self.prior_residual(u)]) * self.noise_unit
 
     def objective(self, u: Float[Array, "d"]) -> Float[Array, ""]:
         """Objective of the fit: the sum of squares of `residual`."""
@@ -210,8 +209,7 @@ class Problem(eqx.Module):
         """
         tests: tuple[Any, ...] = (stack.test, stack.entries, stack.view, *own)
         if len(stack.members) == 1:
-            value = of_test(*tests[:3], *(x[0] for x in own), *common)
-            return jax.tree.map(lambda y: y[None], value)
+            return jax.tree.map(lambda y: y[None], of_test(*tests[:3], *(x[0] for x in own), *common))
 
         def values(tests: Any, *common: Any) -> Any:
             return in_blocks(lambda test: of_test(*test, *common), tests, 0 if self.one_by_one else memory)

@@ -68,8 +68,7 @@ class LeastSquares:
 
     def begin(self, seed: int, candidates: Float[np.ndarray, "s d"]) -> LeastSquaresState:
         known = np.asarray(candidates)[: self.starts]
-        missing = self.starts - len(known)
-        state = start(np.concatenate([known, np.repeat(known[:1], missing, axis=0)]))
+        state = start(np.concatenate([known, np.repeat(known[:1], self.starts - len(known), axis=0)]))
         return state._replace(stalled=np.arange(self.starts) >= len(known))
 
     def advance(self, state: LeastSquaresState, goal: float) -> LeastSquaresState:
@@ -283,10 +282,9 @@ def _some_steps(
         updates, memory = optimizer.update(
             gradient, s.memory, s.u, value=value, grad=gradient, value_fn=problem.objective
         )  # fmt: skip
-        new = jnp.clip(s.u + updates, box.lower, box.upper)
         better = finite & (value < s.best)
         return OptimizerState(
-            jnp.where(finite, new, s.best_u),
+            jnp.where(finite, jnp.clip(s.u + updates, box.lower, box.upper), s.best_u),
             memory,
             jnp.where(better, s.u, s.best_u),
             jnp.where(better, value, s.best),

@@ -134,8 +134,7 @@ def fingerprint(problem: Problem, settings: FitSettings, start: Start, seed: int
 
 def save_state(path: Path, digest: str, fit: Fit, stage_state: Any) -> None:
     arrays = {f"fit.{k}": np.asarray(v) for k, v in dataclasses.asdict(fit).items() if v is not None}
-    leaves = jax.tree.leaves(stage_state)
-    arrays |= {f"stage.{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
+    arrays |= {f"stage.{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(stage_state))}
     buffer = BytesIO()
     np.savez(buffer, mark=np.asarray(digest), **arrays)  # pyright: ignore[reportArgumentType]
     write_atomically(path, buffer.getvalue())
@@ -172,12 +171,10 @@ def _stage_state(data: dict[str, np.ndarray], stage: Stage, settings: FitSetting
     if not leaves:
         return None
     # The shape of a stage's state is that of a fresh one.
-    count = max(settings.refine.starts, settings.search.population)
-    fresh = stage.begin(0, np.zeros((count, size)))
-    structure = jax.tree.structure(fresh)
+    fresh = stage.begin(0, np.zeros((max(settings.refine.starts, settings.search.population), size)))
     kept = [np.asarray(a) if isinstance(b, np.ndarray) else jnp.asarray(a)
             for a, b in zip(leaves, jax.tree.leaves(fresh), strict=True)]  # fmt: skip
-    return jax.tree.unflatten(structure, kept)
+    return jax.tree.unflatten(jax.tree.structure(fresh), kept)
 
 
 def distinct(ends: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -74,9 +74,8 @@ def two_step_fit(
     rows = information_rows(jacobian, row_variances(own, residual, jacobian, row_weights))
     first_rows = np.zeros((len(rows), u.size))  # the modal tests have no information on the damping
     first_rows[:, of_first] = rows
-    information = np.concatenate([first_rows, _damping_rows(problem, frfs, found, of_second)])
     whole = dataclasses.replace(fit, best_u=found, initial_u=u, ends=[])
-    return whole, information
+    return whole, np.concatenate([first_rows, _damping_rows(problem, frfs, found, of_second)])
 
 
 def _of_second_step(problem: Problem) -> Bool[np.ndarray, "d"]:

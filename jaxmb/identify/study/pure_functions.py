@@ -111,8 +111,7 @@ class LogDensity:
         """Unbounded coordinates of parameters, by the first of tied names; on a bound, near it."""
         free = self.free
         u = free.encode(values_of(self.free, self.initial, parameters))
-        part = (u - free.lower) / (free.upper - free.lower)
-        z = jax.scipy.special.logit(jnp.clip(part, FARTHEST, 1.0 - FARTHEST))
+        z = jax.scipy.special.logit(jnp.clip((u - free.lower) / (free.upper - free.lower), FARTHEST, 1.0 - FARTHEST))
         return dict(zip(free.names, z, strict=True))
 
     def from_unbounded(self, position: Mapping[str, ArrayLike]) -> dict[str, Array]:

@@ -332,7 +332,6 @@ def make_study(
         file, tolerance = context.file, context.file.tolerance
         if tolerance is None:
             tolerance = float(problem.noise_unit) ** 2 * sum(test.noise.exact_cost for test in problem.tests)
-        solver = solver_of(file, problem)
         truth = common_truth([entry for entry in entries if entry.role == "fit"], motion_coordinates(context.model))
         study = Study(
             name=name,
@@ -340,7 +339,7 @@ def make_study(
             machine=with_locked(context.unlocked_machine, file.lock),
             problem=problem,
             entries=tuple(entries),
-            solver=solver,
+            solver=solver_of(file, problem),
             settings=FitSettings(file.search, file.refine, file.rounds, file.least_rounds, file.agreement, tolerance),
             start=start,
             truth={n: truth[n] for names in problem.free.tied for n in names if n in truth},
@@ -400,8 +399,7 @@ def _problem_and_start(
         insensitive = parameters_without_effect(
             model, file.free, bodies_without_effect(context.unlocked_machine, fitted)
         )
-        stated = friction_bounds(context.friction) | file.free
-        bounds = bounds_of(model, stated, fixed.keys() | insensitive, of_tests)
+        bounds = bounds_of(model, friction_bounds(context.friction) | file.free, fixed.keys() | insensitive, of_tests)
         bounds += unnamed_bounds(tests, bounds)
         if earlier is not None:
             machine = with_locked(context.unlocked_machine, file.lock)

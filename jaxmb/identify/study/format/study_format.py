@@ -135,8 +135,7 @@ class StudyFile(Part):
 
     @model_validator(mode="after")
     def _something_to_find(self) -> Self:
-        frees_own = any(part.frees_own for part in self.test)
-        if self.complete is None and not (self.free or frees_own or self.prior_from):
+        if self.complete is None and not (self.free or any(part.frees_own for part in self.test) or self.prior_from):
             raise ValueError("nothing is free, expected at least one parameter in [free]")
         if self.prior_from and self.preset == "rognant2010":
             raise ValueError("prior_from is given, expected none beside the preset rognant2010")
@@ -198,8 +197,7 @@ def with_one_start(file: StudyFile) -> StudyFile:
     if not all(part.one_start for part in file.test):
         return file
     refine = file.refine.model_copy(update=_where_not_given(file.refine, starts=1, keep=1))
-    whole = _where_not_given(file, rounds=1, least_rounds=1, agreement=1)
-    return file.model_copy(update=whole | {"refine": refine})
+    return file.model_copy(update=_where_not_given(file, rounds=1, least_rounds=1, agreement=1) | {"refine": refine})
 
 
 def _where_not_given(part: BaseModel, **settings: object) -> dict[str, object]:

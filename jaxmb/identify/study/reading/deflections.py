@@ -159,8 +159,7 @@ def planned_tests(spec: SimulateDeflections, part: DeflectionTestPart, std: np.n
         forces.append(draw.uniform(*spec.force_n) * direction / np.linalg.norm(direction))
         names.append(f"{zone} {number // len(zones) + 1}")
     wrenches = _wrenches(model, part.frame, np.stack(postures), np.stack(forces), spec.offset_m)
-    seen = np.where(POSITION | (spec.measured == "pose"), 0.0, np.nan)
-    displacement = np.tile(seen, (len(points), 1))
+    displacement = np.tile(np.where(POSITION | (spec.measured == "pose"), 0.0, np.nan), (len(points), 1))
     spread = np.tile(std, (len(points), 1))
     order = sorted(range(count), key=lambda i: i % len(zones))  # ordered by zone, as they would be measured
     return [LoadCase(names[i], postures[i], part.frame, wrenches[i], points, displacement, spread) for i in order]
@@ -305,10 +304,9 @@ def read_deflection_test(part: DeflectionTestPart, label: str, context: ReadingC
         more = f", and {len(singular) - 1} more" if len(singular) > 1 else ""
         changed = (*changed, f"{singular[0]}{more}: such postures determine only a combination of these joints")
     remarks = (*_assumed(part, cases, stated), *changed)
-    changes = instruments is not None and instruments.changes_cases
     source = DeflectionSource(
         cases=tuple(cases), instruments=instruments, rotation_weight=part.rotation_weight,
-        linearized_about=about if changes else None,
+        linearized_about=about if instruments is not None and instruments.changes_cases else None,
     )  # fmt: skip
     return [about(model)]
 

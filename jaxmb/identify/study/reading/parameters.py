@@ -153,8 +153,7 @@ def whitening(
     """
     found, size = np.diag(1.0 / std), np.sqrt(np.diag(covariance))
     lower = np.linalg.cholesky(covariance / np.outer(size, size))
-    block = scipy.linalg.solve_triangular(lower, np.eye(len(size)), lower=True) / size
-    found[np.ix_(entries, entries)] = block
+    found[np.ix_(entries, entries)] = scipy.linalg.solve_triangular(lower, np.eye(len(size)), lower=True) / size
     return found
 
 

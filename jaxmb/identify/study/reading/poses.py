@@ -172,8 +172,7 @@ def read_pose_test(part: PoseTestPart, label: str, context: ReadingContext) -> l
 
 def _is_elastic(model: Model) -> bool:
     """Whether a machine deflects under its weight."""
-    parts = model.virtual_springs, model.beams, model.springs
-    return bool(np.any(np.asarray(model.stiffness) > 0.0)) or any(parts)
+    return bool(np.any(np.asarray(model.stiffness) > 0.0)) or any((model.virtual_springs, model.beams, model.springs))
 
 
 def _check_upward(model: Model, test: PoseTest, rows: PoseRows) -> None:
@@ -224,8 +223,7 @@ def _simulated(
     rows = measured_rows(true, rows, pose, std, elastic, seed, part.levelled)
     if not spec.stations:
         return rows, truth
-    stations = tuple(dict.fromkeys(rows.station))
-    named = pose_test(label, rows, stations, pose, std, elastic).own
+    named = pose_test(label, rows, tuple(dict.fromkeys(rows.station)), pose, std, elastic).own
     values = {} if named is None else dict(zip(named.names, np.asarray(named.values).tolist(), strict=True))
     return rows, dataclasses.replace(truth, parameters=truth.parameters | values)
 
@@ -281,9 +279,8 @@ def read_poses(path: Path, model: Model, posture: np.ndarray) -> tuple[PoseRows,
     if len(lines) > MOST_ROWS:
         raise InputError(f"{path}: found {len(lines)} poses, expected at most {MOST_ROWS}")
     with error_location(str(path)):
-        points = _check_heads(heads, model)
         absent = tuple(name for name in model.joints if name not in heads)
-        return _rows(heads, points, lines, model, posture), absent
+        return _rows(heads, _check_heads(heads, model), lines, model, posture), absent
 
 
 def _check_heads(heads: Sequence[str], model: Model) -> tuple[str, ...]:

@@ -238,8 +238,7 @@ def _hit_row(spec: Hits, model: Model, q: Array, point: Point, rng: np.random.Ge
     direction[FORCES.index(point[1].removeprefix("-").lower())] = -1.0 if point[1].startswith("-") else 1.0
     tilted = direction + np.radians(spec.tilt_deg) * rng.normal(size=3) * (direction == 0.0)
     tilted /= np.linalg.norm(tilted)
-    offset = spec.offset_m * rng.normal(size=3)
-    return np.concatenate([tilted, np.cross(offset, tilted)]) @ rows
+    return np.concatenate([tilted, np.cross(spec.offset_m * rng.normal(size=3), tilted)]) @ rows
 
 
 OPPOSITE = 0.85
@@ -331,13 +330,12 @@ def _from_file(
     read, remarks = measured.frf_set, measured.remarks
     read = dataclasses.replace(read, source=read.source or str(part.file))
     if part.unit is not None:
-        stated = in_stated_unit(read, part.unit, str(part.file))
         if read.unit != UNKNOWN and not same_unit(read.unit, part.unit, read.kind):
             remarks = (
                 *remarks,
                 f"'{read.source}' is taken to be in {part.unit} as the study states, not in {read.unit}",
             )
-        read = stated
+        read = in_stated_unit(read, part.unit, str(part.file))
     if read.unit == UNKNOWN:
         raise ValueError(
             f"the unit of '{read.source}' is not known, expected unit = \"...\" in the test, such as"

@@ -148,8 +148,7 @@ def split_lines(test: FrfTest, every: int) -> tuple[FrfTest, FrfTest]:
     Raises:
         ValueError: there are fewer lines, or one of both tests has no line with a weight.
     """
-    number = np.arange(test.omega.size)
-    out = number % every == every - 1
+    out = np.arange(test.omega.size) % every == every - 1
     if not out.any():
         raise ValueError(f"check_every is {every}, but there are only {test.omega.size} lines")
 
