@@ -93,7 +93,7 @@ def law_terms(part: LawsPart, model: Model, free: FreeParameters, tests: Sequenc
                 f"laws cannot be found together with {display_name(entry.name)}, which was made at several postures"
             )
     postures = np.array([np.asarray(entry.test.vibration.q) for entry in tests if entry.test.vibration is not None])
-    amplitudes, names = [entry.amplitude for entry in tests], [entry.name for entry in tests]
+    amplitudes = [entry.amplitude for entry in tests]
     if len(postures) < LEAST_TESTS:
         raise ValueError(
             f"there are {len(postures)} tests to fit, expected at least {LEAST_TESTS}: each is held out once"
@@ -106,10 +106,9 @@ def law_terms(part: LawsPart, model: Model, free: FreeParameters, tests: Sequenc
         parameters += [name for name in found if name not in parameters]
     for by in part.by:
         check_known("by", [by], (*model.coordinates, AMPLITUDE, LOAD))
-        if by == AMPLITUDE:
-            for name, amplitude in zip(names, amplitudes, strict=True):
-                if amplitude is None:
-                    raise ValueError(f"by 'amplitude': test '{name}' has no amplitude, expected one")
+        if by == AMPLITUDE and None in amplitudes:
+            name = tests[amplitudes.index(None)].name
+            raise ValueError(f"by 'amplitude': test '{name}' has no amplitude, expected one")
         if by == LOAD and not any(_item(name) in model.coordinates for name in parameters):
             raise ValueError("by 'load': none of the parameters is of a joint, expected one")
     terms = [

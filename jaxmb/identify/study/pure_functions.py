@@ -132,8 +132,7 @@ class LogDensity:
         return jnp.stack([jnp.asarray(position[name], float) for name in self.free.names])
 
     def _u(self, position: Mapping[str, ArrayLike]) -> Float[Array, "d"]:
-        free = self.free
-        return free.lower + (free.upper - free.lower) * jax.nn.sigmoid(self._stacked(position))
+        return self.free.lower + (self.free.upper - self.free.lower) * jax.nn.sigmoid(self._stacked(position))
 
 
 @typed_arguments

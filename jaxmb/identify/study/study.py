@@ -187,9 +187,8 @@ class Study:
     @property
     def exact(self) -> tuple[str, ...]:
         """Names of the fitted tests whose description is exact: simulated ones, unless the study states tolerances."""
-        if self.origin.file.tolerances is not None:
-            return ()
-        return tuple(entry.name for entry in self.fitted if entry.truth is not None)
+        by_default = self.origin.file.tolerances is None
+        return tuple(entry.name for entry in self.fitted if by_default and entry.truth is not None)
 
     @property
     def relinearized(self) -> bool:
@@ -359,8 +358,7 @@ def _context_and_tests(
 ) -> tuple[ReadingContext, dict[str, float], list[Entry]]:
     """Context of the tests of a description after preliminary fits, the values of `[hold]`, and the tests."""
     whole = machine_named(file.machine, folder)
-    if file.gravity is not None:
-        whole = whole.model_copy(update={"gravity": file.gravity})
+    whole = whole if file.gravity is None else whole.model_copy(update={"gravity": file.gravity})
     machine = with_locked(whole, file.lock)
     file = with_one_start(with_preset(file, len(machine.coordinates)))
     model = study_model(machine, file)

@@ -293,10 +293,9 @@ class ModesTestPart(PostureTestPart):
             raise ValueError("expected frequency_hz and damping_percent, or simulate")
         if (self.shapes is None) != (not self.outputs):
             raise ValueError("shapes and outputs belong together, expected both or neither")
-        if self.shapes is not None:
-            for mode, shape in enumerate(self.shapes, 1):
-                if len(shape) != len(self.outputs):
-                    raise ValueError(f"shape {mode} has {len(shape)} entries for {len(self.outputs)} outputs")
+        for mode, shape in enumerate(self.shapes or (), 1):
+            if len(shape) != len(self.outputs):
+                raise ValueError(f"shape {mode} has {len(shape)} entries for {len(self.outputs)} outputs")
         count = len(self.frequency_hz)
         for name in ("damping_percent", "content", "shapes"):
             given = getattr(self, name)

@@ -39,7 +39,7 @@ from jaxmb.identify.study.format.static_format import (
     DesignPart,
     SimulateDeflections,
 )
-from jaxmb.io.validation import check_known, known_name
+from jaxmb.io.validation import check_known
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import frame_pose
 from jaxmb.mechanics.postures import check_ranges, close_loops, lowest_frame, posture, stated_posture
@@ -270,8 +270,7 @@ def read_deflection_test(part: DeflectionTestPart, label: str, context: ReadingC
         ValueError: the tests cannot be simulated or read, or do not match the machine.
     """
     model = context.model
-    if "frame" in part.model_fields_set and part.frame not in model.frames:
-        raise ValueError(known_name("frame", part.frame, model.frames))
+    check_known("frame", [part.frame] if "frame" in part.model_fields_set else [], model.frames)
     truth, stated, instruments = None, None, part.instruments
     stated_std = (1e-3 * part.std_mm, DEGREE * part.std_deg)
     std = np.repeat(stated_std if instruments is None else (instruments.translation_std, instruments.rotation_std), 3)

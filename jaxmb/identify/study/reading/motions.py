@@ -203,8 +203,10 @@ def beyond_range(machine: Machine, record: MotionRecord, recorded: bool) -> tupl
         if lowest < low - BEYOND * width or highest > high + BEYOND * width:
             unit, wrong = ("rad", "degrees") if own[name].type == "revolute" else ("m", "mm")
             asked = f": is it in {wrong}, or counted from another zero?" if recorded else ""
-            span = f"ranges from {lowest:.3g} to {highest:.3g} {unit}"
-            found.append(f"{name} {span}, beyond its range of {low:.3g} to {high:.3g} {unit}{asked}")
+            found.append(
+                f"{name} ranges from {lowest:.3g} to {highest:.3g} {unit}, beyond its range of {low:.3g} to"
+                f" {high:.3g} {unit}{asked}"
+            )
     return [listed(found)] if found else [], too_far
 
 
@@ -284,12 +286,11 @@ def parallel_springs(model: Model, measured: Sequence[str], kinds: Sequence[str]
             or any(matching([f"stiffness.{name}"], pattern) for pattern in free)
         )
     ]
-    if not found or all(kind == "torque" for kind in kinds):
-        return []
-    return [
+    remark = (
         f"in torque tests the stiffness of {listed(found)} acts parallel to the drive, with k (q - q_rest): a joint"
         " whose stiffness is that of the gear between drive and link needs motor = { inertia, ratio }, or 0 in [hold]"
-    ]
+    )
+    return [remark] if found and any(kind != "torque" for kind in kinds) else []
 
 
 def unrecorded(model: Model, recorded: Sequence[str]) -> list[str]:
@@ -316,14 +317,13 @@ def check_columns(
     for name in unrecorded(model, recorded):
         part = parts[name]
         driven = part.motor or part.rotor_inertia or part.friction or part.range or part.speed_limit
-        if name in stated or (part.stiffness and not driven):
-            continue
-        shaft = f" or '{part.shaft.name}'" if part.shaft is not None else ""
-        wanted = f"a column '{name}'{shaft}" if file.lower().endswith(".csv") else f"a drive that turns {name}"
-        raise ValueError(
-            f"'{file}' has no motion of joint '{name}': expected {wanted}, or the value of {name} in posture where it"
-            " does not move"
-        )
+        if name not in stated and (driven or not part.stiffness):
+            shaft = f" or '{part.shaft.name}'" if part.shaft is not None else ""
+            wanted = f"a column '{name}'{shaft}" if file.lower().endswith(".csv") else f"a drive that turns {name}"
+            raise ValueError(
+                f"'{file}' has no motion of joint '{name}': expected {wanted}, or the value of {name} in posture where"
+                " it does not move"
+            )
 
 
 def check_ratios(model: Model, record: MotionRecord) -> None:
@@ -331,18 +331,16 @@ def check_ratios(model: Model, record: MotionRecord) -> None:
     angles = dict(zip(record.names, (record.position - record.position.mean(axis=0)).T, strict=True))
     for (joint, shaft), ratio in zip(model.motors, np.asarray(model.gear_ratio), strict=True):
         name, motor = model.coordinates[joint], model.coordinates[shaft]
-        if name not in angles or motor not in angles:
-            continue
-        q, theta = angles[name], angles[motor]
-        size = float(np.sqrt((q @ q) * (theta @ theta)))
-        if not (q @ q > STILL**2 * q.size and abs(q @ theta) > CORRELATED * size):
-            continue
-        found = float(np.sign(q @ theta) * np.sqrt((theta @ theta) / (q @ q)))
-        if not 1.0 / OTHER_UNIT < found / ratio < OTHER_UNIT:
-            raise ValueError(
-                f"'{motor}' turns {found:.4g} times for one of '{name}', and the machine's ratio is {ratio:g}: expected"
-                " the sign and size of the ratio, and the units of both angles, to agree"
-            )
+        if name in angles and motor in angles:
+            q, theta = angles[name], angles[motor]
+            size = float(np.sqrt((q @ q) * (theta @ theta)))
+            moves = q @ q > STILL**2 * q.size and abs(q @ theta) > CORRELATED * size
+            found = float(np.sign(q @ theta) * np.sqrt((theta @ theta) / (q @ q))) if moves else ratio
+            if not 1.0 / OTHER_UNIT < found / ratio < OTHER_UNIT:
+                raise ValueError(
+                    f"'{motor}' turns {found:.4g} times for one of '{name}', and the machine's ratio is {ratio:g}:"
+                    " expected the sign and size of the ratio, and the units of both angles, to agree"
+                )
 
 
 def motion_remarks(machine: Machine, model: Model, record: MotionRecord, recorded: bool) -> list[str]:
@@ -356,17 +354,17 @@ def motion_remarks(machine: Machine, model: Model, record: MotionRecord, recorde
         if recorded and ranges[name] is None and is_joint and turns > MOST_TURNS:
             found.append(f"{name} turns {turns:.3g} times: are its angles in degrees, or is a gear ratio missing?")
     still = [name for name, distance in travel.items() if distance < STILL]
-    if still:
-        found.append(f"{', '.join(still)} rest: parameters that act only in motion are not excited")
     lacking = unrecorded(model, record.names)
-    if lacking:
-        found.append(f"no motion was recorded of {', '.join(lacking)}: they rest at the posture")
     warm = [name for name in record.names if "damping_slope" in model.further_friction[model.coordinates.index(name)]]
-    if recorded and warm and record.temperature is None:
-        found.append(
-            f"no temperature was recorded: damping of {', '.join(warm)} is that at the machine's own temperature"
-        )
-    return found
+    texts = (
+        (still, f"{', '.join(still)} rest: parameters that act only in motion are not excited"),
+        (lacking, f"no motion was recorded of {', '.join(lacking)}: they rest at the posture"),
+        (
+            warm if recorded and record.temperature is None else (),
+            f"no temperature was recorded: damping of {', '.join(warm)} is that at the machine's own temperature",
+        ),
+    )
+    return [*found, *(text for names, text in texts if names)]
 
 
 class Recording(NamedTuple):
@@ -397,8 +395,7 @@ def read_recording(part: TorqueTestPart, label: str, context: ReadingContext, mo
         ratios = dict(zip(shaft_names(model), np.asarray(model.gear_ratio).tolist(), strict=True))
         if Path(file).suffix.lower() == ".csv":  # joint angles and torques
             read = read_motion(context.folder / file, names, part.resample_hz is None, ratios)
-            if read.doubtful_rate:
-                remarks = (*remarks, f"{file} has {read.doubtful_rate}")
+            remarks = (*remarks, f"{file} has {read.doubtful_rate}") if read.doubtful_rate else remarks
         else:  # a description of recordings at the motors
             read = read_described(file, context.folder, names, ratios)
         check_ratios(model, read)

@@ -88,14 +88,13 @@ class EarlierResult(BaseModel):
         found = []
         for tied, scale, is_known in zip(self.covariance.tied, self.covariance.scale, known.tolist(), strict=True):
             first = self.parameters[tied[0]]
-            if tied[0] not in own:  # a station, a gain
-                continue
-            if not np.isclose(own[tied[0]], first.value, rtol=ROUNDING, atol=ROUNDING * (first.upper - first.lower)):
+            value = own.get(tied[0], first.value)  # not of the machine: a station, a gain
+            if not np.isclose(value, first.value, rtol=ROUNDING, atol=ROUNDING * (first.upper - first.lower)):
                 raise ValueError(
-                    f"'{tied[0]}' is {own[tied[0]]:g} in the machine and {first.value:g} in the earlier result,"
+                    f"'{tied[0]}' is {value:g} in the machine and {first.value:g} in the earlier result,"
                     " expected the identified machine (machine.toml beside it)"
                 )
-            if is_known and not named & set(tied):
+            if is_known and tied[0] in own and not named & set(tied):
                 found.append(Bound(tied, first.lower, first.upper, first.value, logarithmic=scale == "log"))
         if not known.any():
             raise ValueError("no parameter of the earlier result has a standard deviation, expected some")

@@ -52,7 +52,6 @@ def planned_rows(spec: SimulatePoses, model: Model, posture: np.ndarray) -> tupl
     count = spec.rows + spec.check_rows
     fixed = dict(zip(model.coordinates, ((x, x) for x in posture.tolist()), strict=True))
     floor = -np.inf if spec.floor_m is None else spec.floor_m
-    q = candidate_postures(model, fixed | spec.ranges, count, spec.plan_seed, floor)
     draw = np.random.default_rng([spec.plan_seed, 1])
     pose = np.zeros((spec.stations, 6))
     for station in pose:
@@ -64,7 +63,7 @@ def planned_rows(spec: SimulatePoses, model: Model, posture: np.ndarray) -> tupl
                point in spec.distances] for point in points]  # fmt: skip
     return PoseRows(
         points=points,
-        q=q,
+        q=candidate_postures(model, fixed | spec.ranges, count, spec.plan_seed, floor),
         measured=np.tile(np.where(np.repeat(chosen, (3, 3, 3, 1), axis=1), 1.0, np.nan), (count, 1, 1)),
         station=tuple(labels[i % spec.stations] for i in range(count)) if labels else (),
         held_out=np.arange(count) >= spec.rows,
@@ -91,8 +90,9 @@ def measured_rows(
     test = pose_test("", rows, tuple(dict.fromkeys(rows.station)), pose, std, elastic, levelled)
     seen, upward = predicted_poses(test, model)
     draw = np.random.default_rng(seed)
-    parts = [s * draw.normal(size=(*seen.shape[:2], width)) for s, width in zip(std, (3, 3, 3, 1), strict=True)]
-    noise = np.concatenate(parts, axis=-1)
+    noise = np.concatenate(
+        [s * draw.normal(size=(*seen.shape[:2], width)) for s, width in zip(std, (3, 3, 3, 1), strict=True)], axis=-1
+    )
     measured = np.full(rows.measured.shape, np.nan)
     for at in np.ndindex(*seen.shape[:2]):
         turn = rotation_of(noise[at][ROTATION]) @ seen[at][:3, :3]
@@ -137,11 +137,10 @@ def read_pose_test(part: PoseTestPart, label: str, context: ReadingContext) -> l
         changed += _assumed(part, np.any(measured_kinds(rows.measured), axis=0).tolist())
     else:
         rows, truth = _simulated(part.simulate, part, label, std, context, np.asarray(at))
-    rows = rows._replace(kinds=measured_kinds(rows.measured))
-    if part.role == "check":
-        rows = rows._replace(held_out=np.ones(len(rows.q), bool))
-    for name, measured, held_out in zip(rows.row, rows.measured, rows.held_out, strict=True):
-        if not (held_out or np.isfinite(measured).any()):
+    held_out = np.ones(len(rows.q), bool) if part.role == "check" else rows.held_out
+    rows = rows._replace(kinds=measured_kinds(rows.measured), held_out=held_out)
+    for name, measured, predicted in zip(rows.row, rows.measured, held_out, strict=True):
+        if not (predicted or np.isfinite(measured).any()):
             raise ValueError(f"{part.file}: {name}: nothing is measured, expected numbers for a point, or role check")
     for point in rows.points:
         if model.frame_node[model.frames.index(point)] < 0:
@@ -165,9 +164,8 @@ def read_pose_test(part: PoseTestPart, label: str, context: ReadingContext) -> l
         test = with_scatter(test, model, part.scatter)
         return Entry("pose", test, PoseSource(row=some.row), truth, role=role, remarks=remarks)
 
-    held_out = rows.chosen(rows.held_out)
     found = [entry(fitted, "fit", changed)] if fitted.row else []
-    return found + ([entry(held_out, "check", () if found else changed)] if held_out.row else [])
+    return found + ([entry(rows.chosen(held_out), "check", () if found else changed)] if held_out.any() else [])
 
 
 def _is_elastic(model: Model) -> bool:
@@ -246,10 +244,10 @@ def _station_poses(
         at, measured = poses[own].reshape(-1, 4, 4), fitted.measured[own].reshape(-1, LENGTH + 1)
         device = device_pose(at, measured, oriented=station not in rows.by_distance)
         if device is None and station in rows.by_distance:
-            count = np.isfinite(measured[:, LENGTH]).sum()
             raise ValueError(
-                f"station '{station}' has {count} fitted distances, which do not determine its position: expected"
-                f" {LEAST_DISTANCES} of points that are not in a plane, since a plane leaves a mirror image"
+                f"station '{station}' has {np.isfinite(measured[:, LENGTH]).sum()} fitted distances, which do not"
+                f" determine its position: expected {LEAST_DISTANCES} of points that are not in a plane, since a plane"
+                " leaves a mirror image"
             )
         if device is None:
             kinds = np.any(measured_kinds(fitted.measured), axis=0)
@@ -288,22 +286,23 @@ def _check_heads(heads: Sequence[str], model: Model) -> tuple[str, ...]:
     points: dict[str, set[str]] = {}
     check_distinct(heads, "column '{}' occurs twice, expected it once")
     for head in heads:
-        if head in (STATION, ROLE) or head.removesuffix(APPROACH) in model.coordinates:
-            continue
-        point, dot, axis = head.rpartition(".")
-        if not dot or axis not in COLUMNS:
-            names = (*model.coordinates, *(f"tool.{axis}" for axis in COLUMNS), STATION, ROLE)
-            raise ValueError(known_name("column", head, names))
-        check_known(f"column '{head}': point", [point], model.frames)
-        points.setdefault(point, set()).add(axis)
+        if head not in (STATION, ROLE) and head.removesuffix(APPROACH) not in model.coordinates:
+            point, dot, axis = head.rpartition(".")
+            if not dot or axis not in COLUMNS:
+                names = (*model.coordinates, *(f"tool.{axis}" for axis in COLUMNS), STATION, ROLE)
+                raise ValueError(known_name("column", head, names))
+            check_known(f"column '{head}': point", [point], model.frames)
+            points.setdefault(point, set()).add(axis)
     if not points:
         raise ValueError("there is no column of a measured point, expected tool.x, tool.y and tool.z for example")
     for point, axes in points.items():
         for together in (ELASTIC_AXES[3:], ACCELERATION):
             some = [axis for axis in together if axis in axes]
             if 0 < len(some) < 3:
-                expected = f"{together[0]}, {together[1]} and {together[2]}"
-                raise ValueError(f"point '{point}' has the columns {', '.join(some)}, expected {expected}")
+                raise ValueError(
+                    f"point '{point}' has the columns {', '.join(some)}, expected {together[0]}, {together[1]} and"
+                    f" {together[2]}"
+                )
     return tuple(points)
 
 
@@ -337,9 +336,11 @@ def _rows(
                     raise ValueError(f"{point}.{DISTANCE} is {measured[i, p, LENGTH]:g} m, expected one above 0")
                 check_travel(f"{point}.{DISTANCE}", measured[i, p, LENGTH])
                 for k in (3, 6):
-                    names = f"{COLUMNS[k]}, {COLUMNS[k + 1]} and {COLUMNS[k + 2]}"
                     if 0 < np.isfinite(measured[i, p, k : k + 3]).sum() < 3:
-                        raise ValueError(f"point '{point}' has some of {names}, expected all or none")
+                        raise ValueError(
+                            f"point '{point}' has some of {COLUMNS[k]}, {COLUMNS[k + 1]} and {COLUMNS[k + 2]}, expected"
+                            " all or none"
+                        )
                 if not measured[i, p, UPWARD].any():
                     raise ValueError(f"{point}.ax, ay and az are 0, expected the reading of an accelerometer at rest")
             if STATION in cells:

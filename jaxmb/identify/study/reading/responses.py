@@ -147,12 +147,13 @@ def simulated_frf(
     view = motion_view(model, q, context.file.linearize_at, outputs, inputs, sensor.gravity, False, False)
     check_motion(view, motion_coordinates(model))
     rng = np.random.default_rng(seed)
-    if spec.hits is not None:
-        if sensor != IDEAL:
-            raise ValueError("simulated hits are measured by ideal sensors, expected lines, or no sensor")
-        estimate = _from_hits(spec.hits, model, q, view, outputs, inputs, rng)
-    else:
-        estimate = MeasuredFrf(_computed(spec, view, outputs, inputs, sensor, rng), ())
+    if spec.hits is not None and sensor != IDEAL:
+        raise ValueError("simulated hits are measured by ideal sensors, expected lines, or no sensor")
+    estimate = (
+        MeasuredFrf(_computed(spec, view, outputs, inputs, sensor, rng), ())
+        if spec.hits is None
+        else _from_hits(spec.hits, model, q, view, outputs, inputs, rng)
+    )
     return estimate, dataclasses.replace(truth, modes=modes(view.tangent))
 
 
@@ -282,15 +283,13 @@ def responses_of_test(
             chosen=part.modal.chosen_hz,
             hits=measured.hits,
         )
-    responses = measured_set
+    responses, band_hz = measured_set, part.band_hz
     if part.fit == "synthesized" and analysis is not None:
         lines_hz = measured_set.frequency_hz
         responses = synthesize(analysis.model, lines_hz[lines_hz > 0.0])  # residual terms may be infinite at 0 Hz
-        if part.band_hz is None:
-            responses = in_band(responses, analysis.model.band_hz)
+        band_hz = analysis.model.band_hz if band_hz is None else band_hz
     responses = select_channels(responses, dof_names(outputs), dof_names(inputs))
-    if part.band_hz is not None:
-        responses = in_band(responses, part.band_hz)
+    responses = responses if band_hz is None else in_band(responses, band_hz)
     if part.symmetrize is not None:
         remarks = (*remarks, *_opposite_sign_remarks(responses))
         responses = symmetrize(responses, keep=part.symmetrize)
@@ -305,10 +304,9 @@ def responses_of_test(
 
 
 def _treatment(part: FrfTestPart) -> str:
-    done = ["synthesized"] if part.fit == "synthesized" else []
-    if part.symmetrize is not None:
-        done.append("mean of pairs" if part.symmetrize == "mean" else "mirrored")
-    return " and ".join(done) if part.symmetrize != "mean" else ", ".join(done)
+    symmetrized = {None: "", "mean": "mean of pairs"}.get(part.symmetrize, "mirrored")
+    done = filter(None, ("synthesized" if part.fit == "synthesized" else "", symmetrized))
+    return (", " if part.symmetrize == "mean" else " and ").join(done)
 
 
 def _opposite_sign_remarks(responses: FrfSet) -> list[str]:

@@ -94,16 +94,14 @@ def _warn_of_repeated_data(names: Sequence[str], parts: Sequence[TestPart]) -> N
     """Warn of tests with the same data, whatever their posture and role."""
     seen = dict[str, str]()
     for name, part in zip(names, parts, strict=True):
-        if part.source_file is None:
-            continue
-        key = part.model_dump_json(exclude={"name", "role", "posture"})
-        if key in seen:
-            warnings.warn(
-                f"{display_name(name)} has the data of {display_name(seen[key])}, '{part.source_file}',"
-                " which count twice; expected another file, or other rows of it",
-                stacklevel=2,
-            )
-        seen.setdefault(key, name)
+        if part.source_file is not None:
+            first = seen.setdefault(part.model_dump_json(exclude={"name", "role", "posture"}), name)
+            if first != name:
+                warnings.warn(
+                    f"{display_name(name)} has the data of {display_name(first)}, '{part.source_file}',"
+                    " which count twice; expected another file, or other rows of it",
+                    stacklevel=2,
+                )
 
 
 def check_stiffness(file: StudyFile, model: Model) -> None:
@@ -159,9 +157,11 @@ def common_truth(entries: Sequence[Entry], coordinates: tuple[str, ...]) -> dict
     """
     joint: dict[str, float] = {}
     for truth in (entry.truth for entry in entries):
-        if truth is None or truth.coordinates != coordinates:
-            return {}
-        if any(joint.get(name, value) != value for name, value in truth.parameters.items()):
+        if (
+            truth is None
+            or truth.coordinates != coordinates
+            or any(joint.get(name, value) != value for name, value in truth.parameters.items())
+        ):
             return {}
         joint |= truth.parameters
     return joint

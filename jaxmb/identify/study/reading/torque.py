@@ -112,17 +112,16 @@ def _torque_entry(
     has_free_delay = part.role == "fit" and any(matching([own_delay], pattern) for pattern in free)
     if has_free_delay:  # the derivative of an effort has a spike where friction changes its sign
         record = dataclasses.replace(record, blurred=max(record.blurred, SLOPE_REACH))
-    elastic = None if fitted is None else brakes_released(fitted)
     least_speed = by_coordinate("least_speed", part.least_speed, independent_coordinates(model), rest=0.0)
     settings = RowSettings(
         part.effort_cutoff_hz, least_speed, part.from_s, part.to_s or np.inf,
         load_parameters=_known_load_parameters(model, context, not_carried),
         keep_samples=selecting or has_free_delay or bool(free_drives),
-        gears=Gears(sides, part.gears == "dynamic", elastic), absent=not_carried,
+        gears=Gears(sides, part.gears == "dynamic", None if fitted is None else brakes_released(fitted)),
+        absent=not_carried,
     )  # fmt: skip
     cutoff = _searched_cutoff(part, context, model, record, q, settings)
-    if cutoff is not None:
-        part = part.model_copy(update={"cutoff_hz": cutoff})
+    part = part if cutoff is None else part.model_copy(update={"cutoff_hz": cutoff})
     full, motions = record, _motions(part, record)
     step = _decimation(part, record)
     q, (record, estimated) = q[::step], decimated(record, motions[0], step)

@@ -104,11 +104,12 @@ def read_frf_test(part: FrfTestPart, label: str, context: ReadingContext) -> lis
         robust=part.robust,
         symmetrized=part.symmetrize is not None,
     )
-    if part.file is not None and not {"noise_log_std", "weights"} & part.model_fields_set:
-        notes.append(f"no noise_log_std is stated, {nominal:g} of log H is assumed")
-    if nominal > 1.0:
-        notes.append(f"noise_log_std is {nominal:g}, {100.0 * nominal:g} % of the response; 1 % is 0.01")
-    notes += mesh_warnings(model, test.vibration.highest_hz)
+    is_assumed = part.file is not None and not {"noise_log_std", "weights"} & part.model_fields_set
+    on_noise = (
+        (is_assumed, f"no noise_log_std is stated, {nominal:g} of log H is assumed"),
+        (nominal > 1.0, f"noise_log_std is {nominal:g}, {100.0 * nominal:g} % of the response; 1 % is 0.01"),
+    )
+    notes += [text for applies, text in on_noise if applies] + [*mesh_warnings(model, test.vibration.highest_hz)]
     entry = Entry("frf", test, source, truth, part.amplitude, part.role, (*changed, *notes, *remarks))
     if part.check_every is None:
         return [entry]
@@ -194,10 +195,9 @@ def _usable(measured: FrfSet, weight: np.ndarray, outputs: tuple, inputs: tuple)
     lost = lines - np.sum(usable, axis=0)
     for o, i in np.argwhere(lost == lines):
         if outputs[o] == inputs[i] or not np.isfinite(measured.frf[:, o, i]).any():
-            what = f"the FRF from {' '.join(inputs[i])} to {' '.join(outputs[o])}"
             raise ValueError(
-                f"{what} has no finite non-zero value in {lines} lines, expected FRFs from all inputs to all outputs;"
-                " other combinations need a test of their own"
+                f"the FRF from {' '.join(inputs[i])} to {' '.join(outputs[o])} has no finite non-zero value in {lines}"
+                " lines, expected FRFs from all inputs to all outputs; other combinations need a test of their own"
             )
     weight = np.where(usable, weight, 0.0)
     if not weight.any():
