@@ -172,13 +172,11 @@ def scaled_svd(matrix: Float[np.ndarray, "m d"], tolerance: float | None = None,
     """
     if matrix.shape[0] < matrix.shape[1]:
         matrix = np.pad(matrix, ((0, matrix.shape[1] - matrix.shape[0]), (0, 0)))
-    if tolerance is not None:
-        matrix = without_rounding(matrix)
+    matrix = matrix if tolerance is None else without_rounding(matrix)
     size = np.linalg.norm(matrix, axis=0)
     scale = np.where(size > 0.0, size, 1.0)
     left, values, right = np.linalg.svd(matrix / scale, full_matrices=False)
-    if tolerance is None:
-        tolerance = max(rows, *matrix.shape) * np.finfo(float).eps
+    tolerance = max(rows, *matrix.shape) * np.finfo(float).eps if tolerance is None else tolerance
     rank = int(np.sum(values > tolerance * values.max(initial=0.0)))
     right[:rank, ~matrix.any(axis=0)] = 0.0  # rounding would couple parameters without effect to others
     return ScaledSvd(scale, left, values, right, rank)

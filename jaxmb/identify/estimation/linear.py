@@ -141,8 +141,7 @@ def _solve(
     free = ~(below | above)
     polished = values.copy()
     polished[free] = scaled_svd(rows[:, free], RANK_TOLERANCE).solve(right - rows[:, ~free] @ values[~free])
-    if np.all((lower <= polished) & (polished <= upper)):
-        values = polished
+    values = polished if np.all((lower <= polished) & (polished <= upper)) else values
     # Bound-limited means that the gradient points beyond the bound; others on a bound count as free.
     slope = small.T @ (small @ (values * svd.scale / length) - target)
     limited = below & (slope > 1e-12) | above & (slope < -1e-12)
@@ -308,8 +307,7 @@ def update_least_squares(
 
     Source: Bierman 1977, "Factorization methods for discrete sequential estimation", section IV.
     """
-    given = (state.triangle, regressor, effort, std)
-    xp: Any = jnp if any(isinstance(x, jax.Array) for x in given) else np
+    xp: Any = jnp if any(isinstance(x, jax.Array) for x in (state.triangle, regressor, effort, std)) else np
     Y, tau, count = xp.asarray(regressor), xp.asarray(effort), state.triangle.shape[0] - 1
     if tau.ndim not in (1, 2) or Y.shape != (*tau.shape, count):
         raise ValueError(f"regressor has shape {Y.shape}, expected {(*tau.shape, count)} as effort has {tau.shape}")

@@ -117,8 +117,8 @@ def score_test(found: Marginal, members: Int[np.ndarray, "k"], factors: Float[np
     noncentrality; Imhof, Biometrika 48, 419 (1961).
     """
     own = factors[members]
-    weights = np.linalg.eigvalsh(found.information[np.ix_(members, members)] * own[:, None] * own)
-    weights = np.clip(weights, 0.0, 1.0)
+    covariance = found.information[np.ix_(members, members)] * own[:, None] * own
+    weights = np.clip(np.linalg.eigvalsh(covariance), 0.0, 1.0)
     observable = float(np.mean(weights))
     if weights.max() < LEAST_OBSERVABLE:
         return ScoreTest(1.0, observable)
@@ -153,13 +153,12 @@ def likely_factors(
         found, change = marginal(data, factors, noise), 0.0
         for members, n in zip(groups, degrees, strict=True):
             expected, old = float(np.trace(found.information[np.ix_(members, members)])), factors[members[0]]
-            if expected * old**2 < LEAST_OBSERVABLE:
-                continue
-            both = old**4 * float(np.sum(found.score[members] ** 2)) + n
-            variance = (np.sqrt(n**2 + 4.0 * expected * both) - n) / (2.0 * expected)
-            new = float(np.clip(np.sqrt(variance), 1.0, LARGEST))
-            change = max(change, abs(np.log(new / old)))
-            factors[members] = new
+            if expected * old**2 >= LEAST_OBSERVABLE:
+                both = old**4 * float(np.sum(found.score[members] ** 2)) + n
+                variance = (np.sqrt(n**2 + 4.0 * expected * both) - n) / (2.0 * expected)
+                new = float(np.clip(np.sqrt(variance), 1.0, LARGEST))
+                change = max(change, abs(np.log(new / old)))
+                factors[members] = new
         if change < CONVERGED:
             break
     return factors

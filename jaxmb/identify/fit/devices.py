@@ -193,13 +193,10 @@ def sharded(function: Callable[..., Any], points: Any, *same: Any) -> Any:
         return function(points, *same)
     arrays, rest = eqx.partition(same, eqx.is_array)
     count, devices = count_of(points), mesh.size
-    missing = -count % devices
-
-    def filled(x: Any) -> Any:
-        return jnp.concatenate([x, jnp.broadcast_to(x[-1:], (missing, *x.shape[1:]))])
 
     def dealt(x: Any) -> Any:  # neighbours to different devices, as points that end early are adjacent
-        return x.reshape(-1, devices, *x.shape[1:]).swapaxes(0, 1).reshape(x.shape)
+        filled = jnp.concatenate([x, jnp.broadcast_to(x[-1:], (-count % devices, *x.shape[1:]))])
+        return filled.reshape(-1, devices, *x.shape[1:]).swapaxes(0, 1).reshape(filled.shape)
 
     def collected(x: Any) -> Any:
         whole = jax.lax.with_sharding_constraint(x, NamedSharding(mesh, PartitionSpec()))
@@ -210,7 +207,7 @@ def sharded(function: Callable[..., Any], points: Any, *same: Any) -> Any:
 
     rows, whole = PartitionSpec(AXIS), PartitionSpec()
     each = jax.shard_map(own, mesh=mesh, in_specs=(rows, whole), out_specs=rows, check_vma=False)
-    return jax.tree.map(collected, each(jax.tree.map(lambda x: dealt(filled(x)), points), arrays))
+    return jax.tree.map(collected, each(jax.tree.map(dealt, points), arrays))
 
 
 def from_first_device(tree: Tree) -> Tree:

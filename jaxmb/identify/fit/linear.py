@@ -214,7 +214,6 @@ def linear_step(
     known = identifiability(jacobian, weight, prior_std)
     # Physical consistency moves values away from bounds, or to them.
     stopped = np.asarray(fitted.on_bound) | ((x != best) & np.isfinite(known.std))
-    on_bound = stopped & ~insensitive & ((x <= unknown.lower) | (x >= unknown.upper))
     data = slice(0, residual.size - (0 if prior_std is None else int(np.isfinite(prior_std).sum())))
     errors = np.sqrt(weight) * residual / rows.std
     variances = rows.weight
@@ -225,7 +224,7 @@ def linear_step(
         jacobian=jacobian,
         identifiability=known,
         without_effect=insensitive,
-        on_bound=on_bound,
+        on_bound=stopped & ~insensitive & ((x <= unknown.lower) | (x >= unknown.upper)),
         residual=residual,
         robust_weight=np.asarray(fitted.weights),
         weights_converged=fitted.weights_converged,

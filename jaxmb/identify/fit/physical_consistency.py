@@ -307,14 +307,12 @@ def _cone(problem: _Problem, centre: np.ndarray, basis: np.ndarray, constrained:
         flat = np.concatenate([unit[b] * found.base[b], *(unit[b] * part for part in found.slope[:, b])])
         _, size, axes = np.linalg.svd(flat / (np.abs(flat).max() or 1.0))
         face = axes[size > 1e-9]
-        if len(face) == 4:
-            continue
-        base[b], slope[:, b] = _on_face(base[b], face, 1.0), _on_face(slope[:, b], face, 0.0)
-        sizes[b] = _on_face(np.eye(4), face, 0.0)
+        if len(face) < 4:
+            base[b], slope[:, b] = _on_face(base[b], face, 1.0), _on_face(slope[:, b], face, 0.0)
+            sizes[b] = _on_face(np.eye(4), face, 0.0)
     for mask, bounds, side in ((constrained.lower, problem.lower, 1.0), (constrained.upper, problem.upper, -1.0)):
         i = np.flatnonzero(mask)
-        bound, bound_slope = np.zeros((i.size, 4, 4)), np.zeros((basis.shape[1], i.size, 4, 4))
-        bound[:] = np.eye(4)
+        bound, bound_slope = np.tile(np.eye(4), (i.size, 1, 1)), np.zeros((basis.shape[1], i.size, 4, 4))
         bound[:, 0, 0] = side * (centre[i] - bounds[i]) / problem.scale[i]
         bound_slope[:, :, 0, 0] = side * (basis[i] / problem.scale[i, None]).T
         base, slope = np.concatenate([base, bound]), np.concatenate([slope, bound_slope], axis=1)
@@ -364,11 +362,10 @@ def _constrained_solution(problem: _Problem, best: np.ndarray, constrained: _Con
 
 def _excluding(problem: _Problem, constrained: _Constrained, matrices: np.ndarray) -> tuple[int, ...]:
     """Values whose bounds exclude all consistent solutions; none where there are none without bounds either."""
-    if not (constrained.lower.any() or constrained.upper.any()):
-        return ()
-    if _interior_point(_centred(problem, problem.start, np.zeros(problem.start.size, bool)))[0] is None:
-        return ()
     which = np.concatenate([np.flatnonzero(constrained.lower), np.flatnonzero(constrained.upper)])
+    unbounded = _centred(problem, problem.start, np.zeros(problem.start.size, bool))
+    if not which.size or _interior_point(unbounded)[0] is None:
+        return ()
     slack = matrices[len(problem.bodies.names) :, 0, 0]
     return tuple(sorted(set(which[slack <= slack.min() / ACTIVE].tolist())))
 
@@ -394,8 +391,7 @@ def _restored(problem: _Problem, y: np.ndarray) -> np.ndarray:
         for some in (mine, *([k] for k in mine)):
             tried = y.copy()
             tried[some] = own[some]
-            if _is_consistent(problem, tried):
-                y = tried
+            y = tried if _is_consistent(problem, tried) else y
     return y
 
 
@@ -410,8 +406,7 @@ def _interior_point(about: _Centred) -> tuple[np.ndarray | None, np.ndarray]:
     if short > MARGIN:
         return about.own, inside
     k = about.size
-    slack = np.zeros((1, *cone.base.shape))
-    slack[0] = np.eye(4)
+    slack = np.broadcast_to(np.eye(4), (1, *cone.base.shape))
     wider = Cone(cone.base, np.concatenate([cone.slope, slack]), np.zeros(k + 1))
     price = 1e-6 * np.append(about.weak**2, 0.0)
     hessian = np.diag(np.append(price[:k], 1.0))

@@ -264,15 +264,12 @@ def stack_tests(
     own, seen = [unnamed[k] for k in members], [views[k] for k in members]
     found = [free.entries_of(own_names(tests[k])) for k in members]
     if len(members) == 1:
-        return StackedTests(tuple(members), _on_device(own[0]), seen[0], found[0])
+        test = jax.tree.map(lambda leaf: jax.device_put(leaf) if isinstance(leaf, np.ndarray) else leaf, own[0])
+        return StackedTests(tuple(members), test, seen[0], found[0])
     entries = None
     if any(e is not None for e in found):  # -1 for fixed parameters of a test
         entries = np.array([np.full(len(own_names(own[0])), -1) if e is None else e for e in found])  # fmt: skip
     return StackedTests(tuple(members), jax.tree.map(_stacked, *own), jax.tree.map(_stacked, *seen), entries)
-
-
-def _on_device(tree: Any) -> Any:
-    return jax.tree.map(lambda leaf: jax.device_put(leaf) if isinstance(leaf, np.ndarray) else leaf, tree)
 
 
 def _stacked(*leaves: Any) -> Array:

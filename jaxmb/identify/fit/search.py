@@ -79,8 +79,7 @@ class PopulationSearch:
             first, bad = self._evaluated(population[:1])
             fitness = jnp.broadcast_to(first, (self._size,))
             memory = algorithm.init(key_init, known[0], params)
-        best = jnp.argmin(fitness)
-        zero = jnp.asarray(0)
+        best, zero = jnp.argmin(fitness), jnp.asarray(0)
         latest = jnp.broadcast_to(fitness, (1 + STEPS_AT_ONCE, self._size))
         return SearchState(key, memory, population, fitness, zero, bad, population[best], fitness[best], latest)
 
@@ -94,11 +93,12 @@ class PopulationSearch:
 
     def progress(self, state: SearchState) -> Progress:
         done = int(state.generations)
-        evaluations = (done + self._evosax[1]) * self._size
         u, ended = np.asarray(state.best_u), done >= self._generations
         first = 0 if self._evosax[1] and done <= STEPS_AT_ONCE else 1
         costs = np.asarray(state.latest)[first : 2 + (done - 1) % STEPS_AT_ONCE].ravel() if done else np.zeros(0)
-        return Progress(u, float(state.best), evaluations, int(state.non_finite), ended, costs)
+        return Progress(
+            u, float(state.best), (done + self._evosax[1]) * self._size, int(state.non_finite), ended, costs
+        )
 
     def outcome(self, state: SearchState) -> tuple[np.ndarray, np.ndarray]:
         order = np.argsort(np.asarray(state.fitness), kind="stable")
@@ -179,11 +179,11 @@ def evosax_algorithm(name: str, population: int, generations: int, size: int) ->
     from evosax.algorithms import algorithms, population_based_algorithms
 
     options: dict[str, object] = {}
-    if name == "RandomSearch":
-        options["sampling_fn"] = lambda key: jax.random.uniform(key, (size,))
-    if name == "SimpleGA":
-        # The defaults, no crossover and mutations as wide as the box, do not converge.
-        options["std_schedule"] = optax.linear_schedule(0.25, 0.02, generations)
+    match name:
+        case "RandomSearch":
+            options["sampling_fn"] = lambda key: jax.random.uniform(key, (size,))
+        case "SimpleGA":  # the defaults, no crossover and mutations as wide as the box, do not converge
+            options["std_schedule"] = optax.linear_schedule(0.25, 0.02, generations)
     try:
         algorithm = algorithms[name](population_size=population, solution=jnp.zeros(size), **options)
     except (AssertionError, ZeroDivisionError):
@@ -191,8 +191,7 @@ def evosax_algorithm(name: str, population: int, generations: int, size: int) ->
             f"[search]: population is {population}, expected an even number of at least 4 for '{name}'"
         ) from None
     params, from_population = algorithm.default_params, name in population_based_algorithms
-    if name == "SimpleGA":
-        params = params.replace(crossover_rate=0.5)
+    params = params.replace(crossover_rate=0.5) if name == "SimpleGA" else params
     if not from_population and hasattr(params, "std_init"):
         params = params.replace(std_init=jnp.asarray(INITIAL_STD))
     return algorithm, from_population, params
@@ -205,9 +204,7 @@ def population_objectives(problem: Problem, population: Float[Array, "p d"]) -> 
     def objectives(some: Array, problem: Problem) -> Array:
         return in_blocks(problem.objective, some, 0 if problem.one_by_one else memory_of_points())
 
-    if problem.tests_sharded:
-        return objectives(population, problem)
-    return sharded(objectives, population, problem)
+    return objectives(population, problem) if problem.tests_sharded else sharded(objectives, population, problem)
 
 
 @compiled

@@ -127,8 +127,7 @@ def fingerprint(problem: Problem, settings: FitSettings, start: Start, seed: int
     digest.update(str(structure).encode())
     for leaf in leaves:
         digest.update(np.asarray(leaf).tobytes())
-    begin = (start.values.tolist(), start.given.tolist(), start.random)
-    digest.update(repr((settings, begin, seed)).encode())
+    digest.update(repr((settings, (start.values.tolist(), start.given.tolist(), start.random), seed)).encode())
     return digest.hexdigest()
 
 

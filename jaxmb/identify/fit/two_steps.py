@@ -141,8 +141,9 @@ def _responses(problem: Problem, frfs: Mapping[int, FrfTest], u: np.ndarray) -> 
     """Predicted minus measured responses of each test [f, o, i], 0 for unused lines."""
     values = np.asarray(problem.free.values(u))
     errors = [np.asarray(test.predict(problem.view(k, values))) - np.asarray(test.measured) for k, test in frfs.items()]
-    pairs = zip(frfs.values(), errors, strict=True)
-    return [np.where(np.asarray(test.weight) > 0.0, each, 0.0) for test, each in pairs]
+    return [
+        np.where(np.asarray(test.weight) > 0.0, each, 0.0) for test, each in zip(frfs.values(), errors, strict=True)
+    ]
 
 
 def _parts(responses: Sequence[np.ndarray]) -> np.ndarray:
