@@ -46,21 +46,20 @@ def with_chains(machine: Machine, omega: float) -> Machine:
 def _chain(beam: FlexibleBeam, omega: float) -> Iterator[Body]:
     each = math.ceil(SEGMENTS / beam.elements)
     length = beam.length / (each * beam.elements)
-    stiffness = {
-        "x": beam.shear_modulus * beam.torsion_constant / length,
-        "y": beam.young_modulus * beam.second_moment_y / length,
-        "z": beam.young_modulus * beam.second_moment_z / length,
+    hinges = {
+        "x": ((1.0, 0.0, 0.0), beam.shear_modulus * beam.torsion_constant / length),
+        "y": ((0.0, 1.0, 0.0), beam.young_modulus * beam.second_moment_y / length),
+        "z": ((0.0, 0.0, 1.0), beam.young_modulus * beam.second_moment_z / length),
     }
     half = pose_matrix((0.5 * length, 0.0, 0.0))
-    axes = {"x": (1.0, 0.0, 0.0), "y": (0.0, 1.0, 0.0), "z": (0.0, 0.0, 1.0)}
     parent, start, viscous = beam.body, origin_matrix(beam.origin), beam.loss_factor / omega
     if beam.body != GROUND and beam.density:
         yield Body(name=f"{beam.name}/root", parent=parent, origin=beam.origin, **_rod(beam, 0.5 * length))
     for k in range(1, each * beam.elements + 1):
         name, end = f"{beam.name}/segment{k}", beam.ends[k // each - 1] if k % each == 0 else ""
         joint = tuple(
-            Coordinate(name=f"{name}/{axis}", axis=axes[axis], stiffness=value, damping=viscous * value)
-            for axis, value in stiffness.items()
+            Coordinate(name=f"{name}/{label}", axis=axis, stiffness=value, damping=viscous * value)
+            for label, (axis, value) in hinges.items()
         )
         place = Origin.model_validate(origin_table(start @ half))
         extent = 0.5 * length if k == each * beam.elements else length

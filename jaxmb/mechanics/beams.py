@@ -57,8 +57,7 @@ def section_inertias(model: Model) -> Float[Array, "w 4 4 4"]:
     def of_section(length: Array, mass: Array, inertia: Array, weight: Array) -> Array:
         return weight * length * pseudo_inertia(mass, jnp.zeros(3), jnp.diag(inertia))
 
-    of_beam = jax.vmap(of_section, in_axes=(None, None, None, 0))
-    each = jax.vmap(of_beam, in_axes=(0, 0, 0, None))(
+    each = jax.vmap(jax.vmap(of_section, in_axes=(None, None, None, 0)), in_axes=(0, 0, 0, None))(
         model.beam_length, model.density * model.beam_area, section_inertia, jnp.asarray(WEIGHTS)
     )
     return each[model.element_beam]
@@ -75,8 +74,7 @@ def section_poses(
         return transform(rotation_by(displacement[3:]), displacement[:3].at[0].add(place * length))
 
     beam = model.element_beam
-    of_element = jax.vmap(of_section, in_axes=(0, None, None, None))
-    of_all = jax.vmap(of_element, in_axes=(None, 0, 0, 0))
+    of_all = jax.vmap(jax.vmap(of_section, in_axes=(0, None, None, None)), in_axes=(None, 0, 0, 0))
     return of_all(jnp.asarray(places), model.beam_length[beam], _shear_ratios(model)[beam], deflection)
 
 

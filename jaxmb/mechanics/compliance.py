@@ -87,10 +87,9 @@ def compliance_matrix(model: Model, q: Float[Array, "n"], gravity: bool = False)
         NotImplementedError: a coordinate has a stiffness that depends on its load, or a virtual spring has play.
     """
     if any(model.has_play):
-        name = model.virtual_springs[model.has_play.index(True)]
         raise NotImplementedError(
-            f"virtual spring '{name}' has play, which is not linear in the load: only deflections under the machine's"
-            " weight are supported, as in pose tests"
+            f"virtual spring '{model.virtual_springs[model.has_play.index(True)]}' has play, which is not linear in the"
+            " load: only deflections under the machine's weight are supported, as in pose tests"
         )
     return _without_play(model, q, gravity)
 
@@ -148,10 +147,11 @@ def overlap_scale(model: Model, q: Float[Array, "n"]) -> tuple[Float[Array, ""] 
     for s, coordinate in enumerate(model.guides):
         if coordinate < 0:
             found.append(1.0)
-            continue
-        overlap, rate = model.guide_overlap[s]
-        ratio = 1.0 + rate * q[coordinate] / overlap
-        found.append(jnp.where(ratio > 0.0, jnp.where(ratio > 0.0, ratio, 1.0) ** -model.guide_exponent[s], jnp.nan))
+        else:
+            overlap, rate = model.guide_overlap[s]
+            ratio = 1.0 + rate * q[coordinate] / overlap
+            scale = jnp.where(ratio > 0.0, ratio, 1.0) ** -model.guide_exponent[s]
+            found.append(jnp.where(ratio > 0.0, scale, jnp.nan))
     return tuple(found)
 
 
@@ -203,10 +203,16 @@ def closed_stiffness(
         pull = jax.grad(lambda y: spring_energy(model, y, x) + (gravity_energy(model, y) if gravity else 0.0))(x)
         forces = loop_forces(model, x, pull)
         stiffness = stiffness - jax.hessian(lambda y: forces @ loop_gaps(model, y, rigid_only=True))(x)
+    return _on_closing_motions(model, x, stiffness, elastic)
+
+
+def _on_closing_motions(
+    model: Model, x: Float[Array, "x"], stiffness: Float[Array, "x x"], elastic: Bool[Array, "x"]
+) -> tuple[Float[Array, "x r"], Float[Array, "r r"]]:
+    """Basis of `closed_stiffness`, and a stiffness projected on it; 1 for rigid motions."""
     is_compliant = elastic[jnp.array(degrees_of_freedom(model), dtype=int)]
     columns = jnp.where(is_compliant, motion_basis(model, x), 0.0)
-    fixed = jnp.diag(jnp.where(is_compliant, 0.0, 1.0))
-    return columns, columns.T @ stiffness @ columns + fixed
+    return columns, columns.T @ stiffness @ columns + jnp.diag(jnp.where(is_compliant, 0.0, 1.0))
 
 
 def loop_forces(model: Model, x: Float[Array, "x"], effort: Float[Array, "x"]) -> Float[Array, "c"]:
@@ -220,10 +226,8 @@ def loop_forces(model: Model, x: Float[Array, "x"], effort: Float[Array, "x"]) -
     if built is None:
         return constraint_forces(model, x, effort)
     _, stiffness, elastic = elastic_stiffness(built, x[: len(model.coordinates)], gravity=False)
-    is_compliant = elastic[jnp.array(degrees_of_freedom(model), dtype=int)]
-    columns = jnp.where(is_compliant, motion_basis(model, x), 0.0)
-    fixed = jnp.diag(jnp.where(is_compliant, 0.0, 1.0))
-    elastic_shift = columns @ jnp.linalg.solve(columns.T @ stiffness @ columns + fixed, columns.T @ effort)
+    columns, projected = _on_closing_motions(model, x, stiffness, elastic)
+    elastic_shift = columns @ jnp.linalg.solve(projected, columns.T @ effort)
     return constraint_forces(model, x, effort - stiffness @ elastic_shift)
 
 
@@ -262,8 +266,7 @@ def _with_outer_stiffness(model: Model, gravity: bool) -> list[int]:
     """Virtual springs on which gravity, or a spring between a frame before and one behind them, acts."""
     ends = [[ancestor_nodes(model, model.frame_node[frame]) for frame in pair] for pair in model.spring_frames]
     between = {node for a, b in ends for node in a ^ b}
-    n = len(model.coordinates)
-    return [s for s in range(len(model.virtual_springs)) if gravity or n + s in between]
+    return [s for s in range(len(model.virtual_springs)) if gravity or len(model.coordinates) + s in between]
 
 
 def stable_inverse(stiffness: Float[Array, "r r"]) -> Float[Array, "r r"]:
@@ -302,10 +305,8 @@ def elastic_deflection(
                 f"'{model.name}' has loops and springs between frames: only linear deflections are supported"
             )
         return loaded_without_gravity(model, q, frame, wrench) - whole(model, q)
-    n = len(model.coordinates)
     compliance = compliance_matrix(model, q)
-    if hold:
-        compliance = compliance.at[:n].set(0.0)
+    compliance = compliance.at[: len(model.coordinates)].set(0.0) if hold else compliance
 
     def excess(e: Array) -> Array:
         return e - compliance @ (elastic_jacobian(model, q, frame, e).T @ wrench)

@@ -316,18 +316,15 @@ def spring_stretch(model: Model, q: Float[Array, "n"], q_rest: Float[Array, "n"]
     poses, rest = frame_poses(model, q), frame_poses(model, q_rest)
     stretches = []
     for i, ((a, b), kind) in enumerate(zip(model.spring_frames, model.spring_type, strict=True)):
-        direction = model.spring_direction[i]
-        if kind == "length":
-            stretches.append(jnp.linalg.norm(poses[b, :3, 3] - poses[a, :3, 3]) - model.spring_free_length[i])
-            continue
-        if kind == "rotation":
-            current = poses[a, :3, :3].T @ poses[b, :3, :3]
-            initial = rest[a, :3, :3].T @ rest[b, :3, :3]
-            relative = rotation_vector(current @ initial.T)
-        else:
-            current = poses[a, :3, :3].T @ (poses[b, :3, 3] - poses[a, :3, 3])
-            relative = current - rest[a, :3, :3].T @ (rest[b, :3, 3] - rest[a, :3, 3])
-        stretches.append(direction @ relative)
+        match kind:
+            case "length":
+                stretches.append(jnp.linalg.norm(poses[b, :3, 3] - poses[a, :3, 3]) - model.spring_free_length[i])
+            case "rotation":
+                current, initial = (at[a, :3, :3].T @ at[b, :3, :3] for at in (poses, rest))
+                stretches.append(model.spring_direction[i] @ rotation_vector(current @ initial.T))
+            case _:
+                current, initial = (at[a, :3, :3].T @ (at[b, :3, 3] - at[a, :3, 3]) for at in (poses, rest))
+                stretches.append(model.spring_direction[i] @ (current - initial))
     return jnp.stack(stretches)
 
 

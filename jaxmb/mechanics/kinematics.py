@@ -82,9 +82,9 @@ def check_no_virtual_springs(model: Model) -> None:
 def check_constant_stiffness(model: Model, label: str) -> None:
     """Raise NotImplementedError where the stiffness of a coordinate depends on its load."""
     if any(model.load_dependent):
-        name = model.coordinates[model.load_dependent.index(True)]
         raise NotImplementedError(
-            f"{label}: '{name}' of '{model.name}' has a stiffness_slope, expected joints of constant stiffness"
+            f"{label}: '{model.coordinates[model.load_dependent.index(True)]}' of '{model.name}' has a stiffness_slope,"
+            " expected joints of constant stiffness"
         )
 
 

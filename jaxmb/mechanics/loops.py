@@ -94,10 +94,9 @@ def loop_motion(
 
     Source: Rognant et al. 2010, eq. 30-32; Pyrhonen et al. 2024, eq. 5-7.
     """
-    n = len(model.coordinates)
 
     def rates(x: Array) -> Array:
-        return _columns(model, x, model.dependent, range(n), rigid_only=False)
+        return _columns(model, x, model.dependent, range(len(model.coordinates)), rigid_only=False)
 
     R = rates(q)
     _, R_rate = jax.jvp(rates, (q,), (R @ zd,))
@@ -159,10 +158,9 @@ def check_closed(model: Model, q: Float[Array, "n"] | np.ndarray, label: str = "
             f" {', '.join(independent_coordinates(model))} only, from which the other coordinates follow"
         )
     if constraint_rank(current.slope[:, list(model.dependent)]) < len(model.dependent):
-        independent = ", ".join(independent_coordinates(model))
         raise ValueError(
-            f"{label}: the loops of '{model.name}' are at a dead point, {independent} do not determine the motion;"
-            " expected another posture, or others as `independent`"
+            f"{label}: the loops of '{model.name}' are at a dead point, {', '.join(independent_coordinates(model))} do"
+            " not determine the motion; expected another posture, or others as `independent`"
         )
 
 
@@ -185,12 +183,11 @@ def close_rounded(model: Model, q: Float[Array, "n"] | np.ndarray, label: str) -
         change = np.abs(closed - q[:n])
         if remaining <= CLOSED and change.max() <= ROUNDED * max(1.0, float(np.abs(rates).max(initial=0.0))):
             largest = int(np.argmax(change))
-            unit = "rad" if model.revolute[largest] else "m"
             check_closed(model, closed, label)
             return np.concatenate([closed, q[n:]]), (
                 f"{label}: the loops of '{model.name}' are open by {opening:.2g}, as with rounded values: closed with"
                 f" {', '.join(independent_coordinates(model))} as given, '{model.coordinates[largest]}' changes by"
-                f" {change[largest]:.2g} {unit}"
+                f" {change[largest]:.2g} {'rad' if model.revolute[largest] else 'm'}"
             )
     check_closed(model, q, label)
     return q, ""

@@ -340,11 +340,12 @@ class _Writer:
         raised = np.maximum(moments, LEAST_INERTIA)
         raised[:2] += max(0.0, 0.5 * (raised[2] - raised[0] - raised[1]))
         if np.any(np.abs(raised - moments) > max(LEAST_INERTIA, 1e-9 * moments[2])):
-            by = np.max(raised - moments)
-            self.changed.append(f"inertia of {rigid.name} raised by {by:.2g} kg m^2 for MuJoCo's triangle inequality")
+            self.changed.append(
+                f"inertia of {rigid.name} raised by {np.max(raised - moments):.2g} kg m^2 for MuJoCo's triangle"
+                " inequality"
+            )
         tensor = turn @ axes @ np.diag(raised * (1.0 + 1e-14)) @ axes.T @ turn.T
-        if np.array_equal(raised, moments):
-            tensor = turn @ own @ turn.T
+        tensor = turn @ own @ turn.T if np.array_equal(raised, moments) else tensor
         center = offset[:3, 3] + turn @ np.array(rigid.center_of_mass)
         full = 0.5 * (tensor + tensor.T)[[0, 1, 2, 0, 0, 1], [0, 1, 2, 1, 2, 2]]
         ElementTree.SubElement(
@@ -418,18 +419,17 @@ class _Writer:
         geared = {c.name: (c, motor) for c, motor, _ in self.machine.drives if not motor.locked}
         of_shaft = {shaft.name: geared[c.name] for c, _, shaft in self.machine.drives if c.name in geared}
         for c in self.machine.moving_parts:
-            if c.locked or c.name in geared or (c.stiffness and c.name not in of_shaft):
-                continue
-            element = ElementTree.SubElement(actuators, "motor", name=c.name, joint=c.name)
-            self.controls[c.name] = 0.0 if c.stiffness else self.hold[c.name]
-            limit = c.effort_limit
-            if c.name in of_shaft:
-                joint, motor = of_shaft[c.name]
-                limit = None if joint.effort_limit is None else joint.effort_limit / abs(motor.ratio)
-            if limit is not None:
-                if abs(self.controls[c.name]) > limit:
-                    self.changed.append(f"the weight exceeds the effort limit of {c.name}")
-                element.set("forcerange", numbers_text((-limit, limit)))
+            if not (c.locked or c.name in geared) and (c.name in of_shaft or not c.stiffness):
+                element = ElementTree.SubElement(actuators, "motor", name=c.name, joint=c.name)
+                self.controls[c.name] = 0.0 if c.stiffness else self.hold[c.name]
+                limit = c.effort_limit
+                if c.name in of_shaft:
+                    joint, motor = of_shaft[c.name]
+                    limit = None if joint.effort_limit is None else joint.effort_limit / abs(motor.ratio)
+                if limit is not None:
+                    if abs(self.controls[c.name]) > limit:
+                        self.changed.append(f"the weight exceeds the effort limit of {c.name}")
+                    element.set("forcerange", numbers_text((-limit, limit)))
 
 
 def _add_fixed(tendons: Element, name: str, rates: Mapping[str, float], values: Mapping[str, float]) -> None:

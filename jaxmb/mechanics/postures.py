@@ -166,10 +166,9 @@ def _check_branch(machine: Machine, model: Model, stated: np.ndarray, q: np.ndar
     """Raise ValueError where the stated coordinates are on another branch of the loops than the closed posture, and
     warn where they are far from it. Between branches the determinant of the constraints on dependent coordinates is 0.
     """
-    change = np.abs(q - stated)
     poses = np.asarray(_poses(model, jax.device_put(q)))
     size = np.max(np.linalg.norm(poses[:, None, :3, 3] - poses[None, :, :3, 3], axis=2))
-    relative_change = change / np.where(np.array(model.revolute, dtype=bool), 1.0, max(size, CLOSED))
+    relative_change = np.abs(q - stated) / np.where(np.array(model.revolute, dtype=bool), 1.0, max(size, CLOSED))
     if relative_change.max(initial=0.0) <= NEAR:
         return
     far = [i for i in np.argsort(-relative_change, kind="stable") if relative_change[i] > NEAR]
@@ -192,9 +191,9 @@ def _check_given(machine: Machine, slope: np.ndarray, free: Sequence[int]) -> No
     """Raise ValueError where the coordinates not named as independent cannot close the loops."""
     rank, n = constraint_rank(slope), slope.shape[1]
     if constraint_rank(slope[:, list(free)]) < rank:
-        names = ", ".join(machine.independent)
         raise ValueError(
-            f"independent: {names} cannot all be given: only {n - rank} of {n} coordinates are independent"
+            f"independent: {', '.join(machine.independent)} cannot all be given: only {n - rank} of {n} coordinates are"
+            " independent"
         )
 
 
@@ -331,8 +330,10 @@ def dependent_for_given(model: Model, q: np.ndarray, given: Sequence[int]) -> tu
     other_independent = [i for i in range(len(model.coordinates)) if i not in model.dependent and i not in given]
     found = dependent_coordinates(slope, [[i for i in model.dependent if i not in given], other_independent])
     if len(found) < constraint_rank(slope):
-        names = ", ".join(model.coordinates[i] for i in given)
-        raise ValueError(f"posture: {names} cannot all be given: the other coordinates cannot close the loops")
+        raise ValueError(
+            f"posture: {', '.join(model.coordinates[i] for i in given)} cannot all be given: the other coordinates"
+            " cannot close the loops"
+        )
     return found
 
 
@@ -343,16 +344,17 @@ def _values(model: Model, values: Mapping[str, float | str], most: float = FULL_
     numbers = {}
     for name, value in values.items():
         check_known("posture: coordinate", [name], model.coordinates)
-        if isinstance(value, str):
-            value = number_of_text(f"posture: {name}", value)
+        value = number_of_text(f"posture: {name}", value) if isinstance(value, str) else value
         index = model.coordinates.index(name)
         number = 0.0 if isinstance(value, Tracer) else finite_number(f"posture: {name}", value)
         if not model.revolute[index]:
             check_travel(f"posture: {name}", value if isinstance(value, AngleText) else number)
         is_joint = index < len(model.joints)  # shafts behind gears turn many times
         if model.revolute[index] and is_joint and abs(number) > most and not isinstance(value, AngleText):
-            advice = f'write "{number:g} deg" for degrees, "{number:g} rad" for radians'
-            raise ValueError(f"posture: {name} is {number:g} rad, more than a turn; {advice}")
+            raise ValueError(
+                f'posture: {name} is {number:g} rad, more than a turn; write "{number:g} deg" for degrees,'
+                f' "{number:g} rad" for radians'
+            )
         numbers[index] = value if isinstance(value, Tracer) else number
     return numbers
 
