@@ -167,8 +167,7 @@ def tangent_receptance(
     fractional = None
     if t.fractional is not None:
         fractional = t.fractional.matrix, t.fractional.power(1j * omega if s is None else s)
-    rows = output_rows, input_rows
-    return receptance(t.mass, t.damping, t.stiffness, omega, *rows, support, t.structural, fractional)
+    return receptance(t.mass, t.damping, t.stiffness, omega, output_rows, input_rows, support, t.structural, fractional)
 
 
 @typed_arguments
@@ -308,8 +307,7 @@ def tilt_rows(model: Model, q: Float[Array, "n"], points: Sequence[Point]) -> Fl
             rows.append(jnp.zeros(len(motion_coordinates(model))))
             continue
         direction = jnp.eye(3)[DIRECTIONS.index(axis.lower())]
-        if axis not in GROUND_DIRECTIONS:
-            direction = frame_pose(model, q, name)[:3, :3] @ direction
+        direction = direction if axis in GROUND_DIRECTIONS else frame_pose(model, q, name)[:3, :3] @ direction
         row = -jnp.cross(direction, model.gravity) @ motion_jacobian(model, q, name)[3:]
         rows.append(-row if signed != axis else row)
     return jnp.stack(rows) if rows else jnp.zeros((0, len(motion_coordinates(model))))

@@ -81,9 +81,8 @@ def fractional_modes(
 
 def _undamped(mass: np.ndarray, stiffness: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Angular frequencies, ascending, and shapes of undamped modes, without unstable and rigid-body ones."""
-    symmetric = all(np.abs(part - part.T).max() <= NEAR * np.abs(part).max() for part in (mass, stiffness))
     try:
-        if not symmetric:
+        if not all(np.abs(part - part.T).max() <= NEAR * np.abs(part).max() for part in (mass, stiffness)):
             raise np.linalg.LinAlgError
         inverse, vectors = eigh(mass, stiffness)  # most accurate for the lowest modes
         values = 1.0 / inverse
@@ -212,16 +211,16 @@ def modes(tangent: Tangent) -> Modes:
     # The number of modes depends on the values, so this runs on the host, outside of any `jit`.
     M, C, K = (np.asarray(part) for part in (tangent.mass, tangent.damping, tangent.stiffness))
     K = K if tangent.structural is None else K + 1j * np.asarray(tangent.structural)
-    n = M.shape[0]
     check_mass_matrix(M)
     for label, part in (("stiffness", K), ("damping", C)):
         if not np.isfinite(part).all():
-            cause = "as where the ends of a spring of type 'length' coincide"
-            raise ValueError(f"the {label} matrix is not finite, {cause}")
+            raise ValueError(
+                f"the {label} matrix is not finite, as where the ends of a spring of type 'length' coincide"
+            )
     if tangent.fractional is not None:
         E, order = np.asarray(tangent.fractional.matrix), float(tangent.fractional.order)
         return modes_of(*fractional_modes(M, C, K.astype(complex), E, order), np.zeros(0))
-    if n > FEW:
+    if M.shape[0] > FEW:
         root, shapes, proportional = (np.asarray(part) for part in _damped_modes(tangent))
         if proportional:
             oscillating = np.imag(root) > 0.0
@@ -352,8 +351,7 @@ def _selected_modes_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> 
     def without_dampers() -> tuple[Array, Array]:
         s, v, square = root[selected], shape[:, selected], root**2
         effort = (change.mass @ v) * s**2 + (change.damping @ v) * s + change.stiffness @ v
-        if change.structural is not None:
-            effort = effort + 1j * (change.structural @ v)
+        effort = effort if change.structural is None else effort + 1j * (change.structural @ v)
         projected = jnp.linalg.solve(tangent.mass @ shape, -effort)
         gap = square[selected][None, :] - square[:, None]
         same = jnp.abs(gap) <= 1e-10 * (jnp.abs(square)[:, None] + jnp.abs(square[selected])[None, :])
@@ -528,10 +526,8 @@ def spring_matrices(
 
 def first_order(tangent: Tangent) -> Float[Array, "2n 2n"]:
     """State matrix of a linearized machine: d/dt (q, q') = A (q, q')."""
-    stiffness = tangent.stiffness
-    if tangent.structural is not None:
-        stiffness = jax.lax.complex(stiffness, tangent.structural)
-    return state_matrix(tangent.mass, tangent.damping, stiffness, jnp)
+    K, D = tangent.stiffness, tangent.structural
+    return state_matrix(tangent.mass, tangent.damping, K if D is None else jax.lax.complex(K, D), jnp)
 
 
 def state_matrix(M: Any, C: Any, K: Any, xp: Any) -> Any:
@@ -554,9 +550,8 @@ def unit_shapes(shapes: Any) -> Any:
 def modes_of(eigenvalue: np.ndarray, shape: np.ndarray, overdamped: np.ndarray) -> Modes:
     """`Modes` of eigenvalues with Im > 0, shapes of any scale and overdamped roots."""
     size = np.abs(eigenvalue)
-    frequency_hz, damped_frequency_hz = size / (2 * np.pi), np.imag(eigenvalue) / (2 * np.pi)
-    damping_ratio = -np.real(eigenvalue) / size
-    columns = (frequency_hz, damped_frequency_hz, damping_ratio, eigenvalue, unit_shapes(shape), overdamped)
+    hertz, damped_hertz = size / (2 * np.pi), np.imag(eigenvalue) / (2 * np.pi)
+    columns = (hertz, damped_hertz, -np.real(eigenvalue) / size, eigenvalue, unit_shapes(shape), overdamped)
     return Modes(*(jax.device_put(c) for c in columns))
 
 

@@ -144,9 +144,8 @@ def reduce_state_space(system: StateSpace, states: int, method: Reduction = "bal
         states -= 1
     if np.any(still[states:]):
         raise ValueError(f"{states} states leave out a motion that does not decay, expected more states")
-    rest = slice(states, None)
+    kept, rest = slice(states), slice(states, None)
     static = c[:, rest] @ np.linalg.solve(block[rest, rest], b[rest]) if states < a.shape[0] else 0.0
-    kept = slice(states)
     reduced = StateSpace(*(jnp.asarray(part) for part in (block[kept, kept], b[kept], c[:, kept], d - static)))
     return ReducedStateSpace(reduced, _peak_and_error(StateSpace(block, b, c, d), reduced, eigenvalue)[1], None)
 
@@ -240,10 +239,11 @@ def write_state_space(
     arrays = {key: np.asarray(part) for key, part in system._asdict().items()}
     data = arrays | {key: np.array(value) for key, value in names.items()} | {"kind": np.array(kind)}
     buffer = BytesIO()
-    if path.suffix == ".mat":
-        scipy.io.savemat(buffer, data)
-    elif path.suffix == ".npz":
-        np.savez(buffer, **data)  # pyright: ignore[reportArgumentType]
-    else:
-        raise ValueError(f"{path}: expected a file ending in .mat or .npz")
+    match path.suffix:
+        case ".mat":
+            scipy.io.savemat(buffer, data)
+        case ".npz":
+            np.savez(buffer, **data)  # pyright: ignore[reportArgumentType]
+        case _:
+            raise ValueError(f"{path}: expected a file ending in .mat or .npz")
     write_atomically(path, buffer.getvalue())

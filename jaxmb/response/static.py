@@ -133,10 +133,8 @@ def _compliant_motion(model: Model, q: Float[Array, "n"], frame: str) -> tuple[F
     matrix, since that of a virtual spring may be singular.
     """
     compliance = compliance_matrix(model, q)
-    diagonal = jnp.diagonal(compliance)
-    motion = compliance / jnp.where(diagonal > 0.0, diagonal, 1.0)
-    if model.following:
-        motion = closed_stiffness(model, q, gravity=False)[0]
+    size = jnp.where(jnp.diagonal(compliance) > 0.0, jnp.diagonal(compliance), 1.0)
+    motion = closed_stiffness(model, q, gravity=False)[0] if model.following else compliance / size
     return elastic_jacobian(model, q, frame) @ motion, jnp.all(jnp.isfinite(compliance))
 
 
@@ -278,8 +276,7 @@ def actual_pose(
     check_wrench(wrench)
     check_open_chain(model, "compensation")
     deflection = weight_deflection(model, q)
-    if wrench is not None:
-        deflection = deflection + elastic_deflection(model, q, frame, wrench)
+    deflection = deflection if wrench is None else deflection + elastic_deflection(model, q, frame, wrench)
     return frame_pose(model, whole(model, q) + deflection, frame)
 
 
