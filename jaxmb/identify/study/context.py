@@ -90,6 +90,8 @@ def assumed_values(part: RecordedTestPart, model: Model, absent: Sequence[str], 
         name: f"{name} = {math.degrees(value):.4g} deg" if turns else f"{name} = {1e3 * value:.4g} mm"
         for name, value, turns in zip(model.coordinates, q.tolist(), model.revolute, strict=True)
     }
-    texts = ", ".join(values[name] for name in names)
-    remark = f"{part.file} has no column for {', '.join(names)}: the reference posture's {texts} is assumed"
+    remark = (
+        f"{part.file} has no column for {', '.join(names)}: the reference posture's"
+        f" {', '.join(values[name] for name in names)} is assumed"
+    )
     return (remark,) if names else ()
