@@ -6,6 +6,7 @@ distributions by draws.
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
@@ -145,35 +146,34 @@ class DescribedTests:
     def _own(self) -> list[dict[str, StatedError]]:
         """Errors of the description of each test by key, without those whose parameter is free: free geometry has no
         effect on torques."""
-        named = {name for names in self.free.tied for name in names}
-        found = list[dict[str, StatedError]]()
-        for entry in self.entries:
-            errors = () if entry.name in self.exact else entry.source.errors(entry.test, self.model)
-            freed = named if entry.source.follows_geometry else ()
-            found.append({error.key: error for error in errors if error.parameter not in freed})
-        return found
+        freed = {name for names in self.free.tied for name in names}
+        return [
+            {}
+            if entry.name in self.exact
+            else {
+                error.key: error
+                for error in entry.source.errors(entry.test, self.model)
+                if not (entry.source.follows_geometry and error.parameter in freed)
+            }
+            for entry in self.entries
+        ]
 
     @property
     def errors(self) -> tuple[StatedError, ...]:
         """Possible errors of machine and tests, except the free parameters; equal keys are one error."""
-        found = {error.key: error for error, _ in (self._machine if self._founded is None else self._founded[1])}
-        for own in self._own:
-            found |= own
-        return tuple(found.values())
+        of_machine = (error for error, _ in self._machines[-1][1])
+        every = itertools.chain(of_machine, *(own.values() for own in self._own))
+        return tuple({error.key: error for error in every}.values())
 
     @functools.cached_property
-    def _machine(self) -> list[tuple[StatedError, MachineErrors]]:
-        """Errors of the machine with their directions."""
-        return errors_of_machine(self.model, self.free, self.entries)
-
-    @functools.cached_property
-    def _founded(self) -> tuple[Model, list[tuple[StatedError, MachineErrors]]] | None:
-        """The machine on a nearly rigid foundation with its errors; None where its compliance has no tolerance."""
-        if not (self.tolerances.foundation_um_per_kn or self.tolerances.foundation_urad_per_knm):
-            return None
-        model = with_further_springs(self.model)
-        errors = errors_of_machine(model, self.free, self.entries)
-        return all_elastic(model), errors
+    def _machines(self) -> list[tuple[Model, list[tuple[StatedError, MachineErrors]]]]:
+        """The machine, its errors and their directions; behind it the same on a nearly rigid foundation, where its
+        compliance has a tolerance."""
+        found = [(self.model, errors_of_machine(self.model, self.free, self.entries))]
+        if self.tolerances.foundation_um_per_kn or self.tolerances.foundation_urad_per_knm:
+            model = with_further_springs(self.model)
+            found.append((all_elastic(model), errors_of_machine(model, self.free, self.entries)))
+        return found
 
     @functools.cached_property
     def _as_described(self) -> list[np.ndarray]:
@@ -182,18 +182,16 @@ class DescribedTests:
 
     def residual(self, errors: Mapping[str, float]) -> Float[np.ndarray, "m"]:
         """Residual of all tests with some errors corrected, SI."""
-        of_machine = {error.key for error, _ in (self._machine if self._founded is None else self._founded[1])}
+        of_machine = {error.key for error, _ in self._machines[-1][1]}
         as_described = () if not errors or of_machine & errors.keys() else self._as_described
-        model = founded = with_machine_errors(self.model, self.free, self._machine, errors)
-        if self._founded is not None:
-            founded = with_machine_errors(self._founded[0], self.free, self._founded[1], errors)
+        models = [with_machine_errors(model, self.free, own, errors) for model, own in self._machines]
         parts = []
         for k, (entry, keys) in enumerate(zip(self.entries, self._own, strict=True)):
             own = {key: x for key, x in errors.items() if key in keys}
             if as_described and not own:
                 parts.append(as_described[k])
                 continue
-            there = founded if entry.test.vibration is not None or len(entry.source.loads) else model
+            there = models[-1 if entry.test.vibration is not None or len(entry.source.loads) else 0]
             try:
                 parts.append(entry.source.residual_with(entry.test, there, own))
             except OutOfReachError:
@@ -214,8 +212,7 @@ def errors_of_machine(
         for name, turns in entry.source.frames(entry.test).items():
             frames[name] = turns or frames.get(name, False)
     has_axes = any(entry.source.follows_geometry for entry in entries)
-    found = machine_errors(model, free, frames)
-    return [each for each in found if has_axes or not each[0].kind.startswith("origin_")]
+    return [each for each in machine_errors(model, free, frames) if has_axes or not each[0].kind.startswith("origin_")]
 
 
 def budget(
@@ -246,8 +243,9 @@ def budget(
     columns = error_columns(tests, [error for error, _ in known], factor)
     svd = jacobian_svd(jacobian)
     effect = -svd.gain @ (svd.basis(jacobian[: len(columns)]).T @ columns)
-    none = np.zeros((plain.size, 0))
-    found = Budget(tuple(error for error, _ in known), effect, effect @ effect.T, columns, none)
+    found = Budget(
+        tuple(error for error, _ in known), effect, effect @ effect.T, columns, curvature=np.zeros((plain.size, 0))
+    )
     if not known:
         return found
 
@@ -333,21 +331,14 @@ def linear_refit(jacobian: Float[np.ndarray, "m d"]) -> Refit:
 
 def nonlinear_refit(problem: Problem, u: Float[np.ndarray, "d"], change: Float[np.ndarray, "m"]) -> Refitted:
     """Refit of an estimate to noise-free data with a residual at u."""
-    lower, upper = np.asarray(problem.free.lower), np.asarray(problem.free.upper)
-    lower, upper = np.minimum(lower, u), np.maximum(upper, u)
-
-    def state(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        residual, jacobian, _ = final_state(problem, jax.device_put(x))
-        return np.asarray(residual), np.asarray(jacobian)
-
-    offset = state(u)[0]
-    offset = offset - np.pad(change, (0, offset.size - change.size))
+    there = np.asarray(final_state(problem, jax.device_put(u))[0])
+    offset = there - np.pad(change, (0, there.size - change.size))
 
     def displaced(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        residual, jacobian = state(x)
-        return residual - offset, jacobian
+        residual, jacobian, _ = final_state(problem, jax.device_put(x))
+        return np.asarray(residual) - offset, np.asarray(jacobian)
 
-    x, residual = host_minimum(displaced, u, lower, upper)
+    x, residual = host_minimum(displaced, u, np.minimum(problem.free.lower, u), np.maximum(problem.free.upper, u))
     return x - u, residual
 
 
@@ -376,15 +367,12 @@ def with_excess(
     count, size = len(found.errors), jacobian.shape[1]
     few = _in_few_rows(found, rows, residual[:, None], jacobian, variances)
     data = sufficient_statistics(few[:, -1], few[:, :size], np.ones(len(few)), few[:, size:-1])
-    used = np.count_nonzero(variances[: len(found.columns)])
-    data = data._replace(degrees=data.degrees + used - len(few))
+    data = data._replace(degrees=data.degrees + np.count_nonzero(variances[: len(found.columns)]) - len(few))
     if found.draws is not None:  # residuals of the refits are their curvature less their linear effect
         linear, curvature = np.split(data.effects, [count], axis=1)
         data = data._replace(drawn=np.sqrt(DRAWS) * curvature - linear @ found.draws.T)
-    judged = excess(data, members, _noise_factor(data, list(members.values())))
-    found = found._replace(excess=judged)
-    more = found.factors**2 - 1.0
-    return found._replace(covariance=found.covariance + (found.effect * more) @ found.effect.T)
+    found = found._replace(excess=excess(data, members, _noise_factor(data, list(members.values()))))
+    return found._replace(covariance=found.covariance + (found.effect * (found.factors**2 - 1.0)) @ found.effect.T)
 
 
 def tolerance_checks(found: Budget) -> dict[str, ToleranceCheck] | None:
@@ -434,10 +422,9 @@ def explained_tests(
     explained = [own.explained for own in misfits(rest[:, 0], jacobian, row_weights, rows)]
     if found.draws is not None:  # curvature of each draw that the errors and the other draws do not explain
         drawn = np.sqrt(DRAWS) * rest[:count, 1:] / np.maximum(1.0 - squares[1:], np.finfo(float).eps)
-        more = [float(np.sum(rest[own, 0] ** 2) - np.sum(row_weights[own])) for own in rows]
         explained = [
-            yes or own <= np.sum(drawn[part] ** 2, axis=0).max()
-            for yes, own, part in zip(explained, more, rows, strict=True)
+            yes or bool(np.sum(rest[own, 0] ** 2) - np.sum(row_weights[own]) <= np.sum(drawn[own] ** 2, axis=0).max())
+            for yes, own in zip(explained, rows, strict=True)
         ]
     return tuple(explained)
 

@@ -136,18 +136,15 @@ class Corrected:
             along, index = self._partial(_with_slopes, k, tests[k]) if k in tests else self._along[k], self._index(k)
             point = jax.device_put(np.concatenate([u, x + self.origin])[index])
             asked, batches = self._kept_batches(k, tuple(columns.tolist()), present)
-            count = rows.stop - rows.start
-            residual, jacobian = np.zeros(count), np.zeros((count, asked.size))
-            for number, (part, tangents, moving) in enumerate(batches):
-                value, slopes = along(point, tangents, moving)
-                residual = residual if number else np.asarray(value)
+            found = [along(point, tangents, moving) for _, tangents, moving in batches]
+            jacobian = np.zeros((rows.stop - rows.start, asked.size))
+            for (part, *_), (_, slopes) in zip(batches, found, strict=True):
                 jacobian[:, part] = np.asarray(slopes)[: part.size].T
-            yield Block(rows, asked, finite(residual, NOT_FINITE) - known[rows], finite(jacobian))
+            residual = finite(np.asarray(found[0][0]), NOT_FINITE)
+            yield Block(rows, asked, residual - known[rows], finite(jacobian))
         rows, by_u = slice(problem.data_rows, len(known)), np.flatnonzero(columns < size)
-        matrix = np.zeros((prior.size, by_u.size))
-        if problem.prior is not None:
-            matrix = np.asarray(problem.prior.rows)[:, columns[by_u]]
-        yield Block(rows, by_u, finite(prior, NOT_FINITE) - known[rows], matrix)
+        of_prior = np.zeros((0, size)) if problem.prior is None else np.asarray(problem.prior.rows)
+        yield Block(rows, by_u, finite(prior, NOT_FINITE) - known[rows], of_prior[:, columns[by_u]])
 
     @functools.cached_property
     def _kept_batches(self) -> Callable[..., tuple[np.ndarray, list[Batch]]]:
@@ -182,8 +179,10 @@ class Corrected:
         points = np.concatenate([u, x + self.origin], axis=1)
         present = (self._springs[(row != 0.0) & (self._springs != REST)] for row in x + self.origin)
         moving = self._moving([each.tolist() for each in present])
-        parts = [at(jax.device_put(points[:, self._index(k)]), moving) for k, at in enumerate(self._at)]
-        parts.append(jax.vmap(self.problem.prior_residual)(jax.device_put(u)))
+        parts = [
+            *(at(jax.device_put(points[:, self._index(k)]), moving) for k, at in enumerate(self._at)),
+            jax.vmap(self.problem.prior_residual)(jax.device_put(u)),
+        ]
         return finite(np.concatenate(parts, axis=1), NOT_FINITE) - self.known
 
     @functools.cached_property
@@ -410,9 +409,8 @@ def joint_fit(
     few = corrected if is_whole else dataclasses.replace(corrected, problem=problem)
     weights = scale[np.append(kept, np.arange(corrected.problem.data_rows, scale.size))]
     every, some = (functools.partial(state, of=of, weights=own) for of, own in ((corrected, scale), (few, weights)))
-    lower, upper = (np.asarray(bound) for bound in (study.free.lower, study.free.upper))
     least, most = np.array([error.bounds for error in errors]).T / std
-    bounds = np.append(np.minimum(lower, u), least), np.append(np.maximum(upper, u), most)
+    bounds = np.append(np.minimum(study.free.lower, u), least), np.append(np.maximum(study.free.upper, u), most)
     first = np.append(u, np.zeros(std.size))
     starts = first, host_minimum(functools.partial(some, is_robust=True), first, *bounds)[0]
     ends = [host_minimum(some, start, *bounds) for start in starts]
@@ -420,8 +418,13 @@ def joint_fit(
     if not is_whole:
         y, _ = host_minimum(every, y, *bounds)
     there = every(y)[1]
-    std_there = identifiability(there, np.ones(len(there))).std[:size]
     residual, jacobian = corrected.state(*point(y))
     of_errors, rows = jacobian[:, size:] * std, corrected.problem.data_rows
-    at_end = residual - of_errors @ y[size:], jacobian[:, :size].copy(), of_errors[:rows]
-    return JointFit(y[:size], std_there, y[size:], *at_end)
+    return JointFit(
+        u=y[:size],
+        std=identifiability(there, np.ones(len(there))).std[:size],
+        sizes=y[size:],
+        residual=residual - of_errors @ y[size:],
+        jacobian=jacobian[:, :size].copy(),
+        columns=of_errors[:rows],
+    )

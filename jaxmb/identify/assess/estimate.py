@@ -118,11 +118,6 @@ class GoodnessOfFit:
         return bool(self.explained_by_errors) and all(self.explained_by_errors)
 
     @property
-    def exceeds_tolerance(self) -> bool:
-        """Whether an error of machine or tests exceeds its tolerance beyond chance."""
-        return self.budget is not None and self.budget.excess is not None and bool(self.budget.excess.exceeded)
-
-    @property
     def beyond_tolerance(self) -> tuple[str, ...]:
         """Keys of errors of machine or tests that exceed their tolerance beyond chance, of each kind the largest."""
         if self.budget is None or self.budget.excess is None:
@@ -408,11 +403,9 @@ class Estimate(Solution):
 
     def of(self, entries: Sequence[Entry]) -> Iterator[tuple[Entry, Any, slice]]:
         """The fitted ones of some entries, each with its view and its rows."""
-        index = {entry.name: k for k, entry in enumerate(self.study.fitted)}
-        for entry in entries:
-            if entry.role == "fit":
-                k = index[entry.name]
-                yield entry, self.views[k], self.study.problem.row_slices[k]
+        each = zip(self.study.fitted, self.views, self.study.problem.row_slices, strict=True)
+        known = {entry.name: (view, rows) for entry, view, rows in each}
+        return ((entry, *known[entry.name]) for entry in entries if entry.role == "fit")
 
 
 class Diagnosis(NamedTuple):

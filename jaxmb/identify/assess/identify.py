@@ -109,10 +109,9 @@ def identify(
             result = _fit_by_search(study, seed, state_file, resume, report)
     if report is not None and study.solver.is_linear:
         report(Report(1, 1, "linear step", 1, result.cost))
-    read = study.read_seconds
-    seconds = result.seconds | {"total": read + result.seconds["total"], "read": read}
+    timed = {"total": study.read_seconds + result.seconds["total"], "read": study.read_seconds}
     remarks = dict.fromkeys([*([study.note] if study.note else []), *result.remarks, *warned])
-    return dataclasses.replace(result, seconds=seconds, remarks=tuple(remarks))
+    return dataclasses.replace(result, seconds=result.seconds | timed, remarks=tuple(remarks))
 
 
 def _fit_by_search(
@@ -216,25 +215,24 @@ def assess(estimate: Estimate) -> Result:
         estimate: from `search_estimate` or `linear_estimate`.
     """
     verdict, study, run, solved = estimate.identifiability.verdict, estimate.study, estimate.run, estimate.solved
-    if isinstance(solved, LinearSystem):
-        diagnosis = diagnosed_linear(estimate, solved)
-    else:
-        diagnosis = diagnosed_search(estimate, solved)
+    diagnosis = (
+        diagnosed_linear(estimate, solved) if isinstance(solved, LinearSystem) else diagnosed_search(estimate, solved)
+    )
     goodness = estimate.goodness
     estimate = diagnosis.estimate.without_std if estimate.std_unknown else diagnosis.estimate
     budgets = None
     if goodness.budget is not None:
-        slope = study.free.slope(estimate.values)
-        budgets = parameter_budgets(goodness.budget, study.free, estimate.std, slope) or None
+        budgets = (
+            parameter_budgets(goodness.budget, study.free, estimate.std, study.free.slope(estimate.values)) or None
+        )
         estimate = estimate.with_added(goodness.budget.covariance)
     rows = information_rows(estimate.jacobian, run.variances) if run.information is None else run.information
     combinations = groups(rows, estimate.identifiability.prior_std)
     if not estimate.has_std:
         combinations = tuple(group for group in combinations if np.isinf(group.std))
-    known_together = groups_by_name(combinations, study.free.names)
     metrics = dataclasses.replace(
         fit_metrics(estimate),
-        known_together=known_together,
+        known_together=groups_by_name(combinations, study.free.names),
         uncertainty=budgets,
         tolerance_checks=None if goodness.budget is None else tolerance_checks(goodness.budget),
         tolerated=goodness.misfit_tolerated,
@@ -244,13 +242,11 @@ def assess(estimate: Estimate) -> Result:
     machine = study.machine_with(estimate.model)
     doubts = _doubts(estimate, diagnosis, metrics, machine)
     ended = converged_status(goodness.missed, diagnosis.wrong, verdict, estimate.identifiability.verdict, doubts)
-    if isinstance(solved, LinearSystem):
-        status = linear_status([solved.step], ended)
-    else:
-        status = search_status(estimate, solved, ended)
     return Result(
         study=_with_noise(estimate),
-        status=status,
+        status=linear_status([solved.step], ended)
+        if isinstance(solved, LinearSystem)
+        else search_status(estimate, solved, ended),
         seed=estimate.seed,
         cost=run.cost,
         initial_cost=run.initial_cost,
@@ -295,7 +291,6 @@ def _doubts(estimate: Estimate, diagnosis: Diagnosis, metrics: Metrics, machine:
     # attributing a misfit that an error explains to tolerances would mislead
     explained = max((error.explains for error in metrics.model_errors or ()), default=0.0) > EXPLAINED
     is_judged = not (goodness.not_reproduced or explained)
-    exceeded = exceeded_remarks(goodness.budget, estimate.study.tolerances) if is_judged else []
     each = zip(estimate.study.fitted, goodness.excesses, strict=True)
     stated = {e.name: own for e, own in each if e.test.noise.is_known and not e.source.noise_estimated}
     doubts = (
@@ -303,7 +298,7 @@ def _doubts(estimate: Estimate, diagnosis: Diagnosis, metrics: Metrics, machine:
         *others,
         *([UNKNOWN] if goodness.not_reproduced else []),
         *diagnosis.doubts,
-        *exceeded,
+        *(exceeded_remarks(goodness.budget, estimate.study.tolerances) if is_judged else []),
         *held_out_remarks(estimate),
         *machine_remarks(machine),
     )
@@ -330,8 +325,7 @@ def _modes(estimate: Estimate, rows: np.ndarray) -> tuple[Mode, ...]:
             found = jax.tree.map(np.asarray, modes(view.tangent))
             found = select_modes(found, found.frequency_hz <= vibration.band_end_hz)
             motion = vibration.test, study.model, study.free, estimate.u, view.tangent
-            std = mode_deviations(*motion, found, rows, affine)
-            std = np.full_like(std, np.inf) if estimate.std_unknown else std
+            std = np.where(estimate.std_unknown, np.inf, mode_deviations(*motion, found, rows, affine))
             columns = (found.frequency_hz, found.damped_frequency_hz, found.damping_ratio, *std.T)
             lines += [Mode(entry.name, *row) for row in np.array(columns).T.tolist()]
     return tuple(lines)
@@ -433,7 +427,7 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
     estimate = with_hypotheses(estimate, explanations)
     excess = goodness.excess is not None and not goodness.excess.explained
     laws = chosen_laws(estimate.without_std if estimate.std_unknown else estimate)
-    values = dict(zip(estimate.study.free.names, estimate.values.tolist(), strict=True))
+    cause = one_model_text(common, estimate.study, estimate.study.free.named(estimate.values))
     return Diagnosis(
         estimate=estimate,
         wrong=wrong,
@@ -450,7 +444,7 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
             *(bound_remarks(estimate, fit.initial_u) if fit.initial_u is not None else ()),
             *systematic,
         ),
-        causes=[text for text in (one_model_text(common, estimate.study, values),) if text],
+        causes=[cause] if cause else [],
         hypothesis=model_errors_text(hypotheses),
         metrics={
             "one_model": common,
@@ -469,11 +463,10 @@ def search_status(estimate: Estimate, fit: Fit, ended: str) -> str:
     (residual, jacobian), bound = estimate.compressed, on_bound(estimate.study, estimate.u)
     gradient = jacobian.T @ residual
     size = np.linalg.norm(jacobian, axis=0) * np.linalg.norm(residual)
-    outwards = np.where(bound < 0, gradient > 0.0, np.where(bound > 0, gradient < 0.0, False))
-    slope = np.where(outwards | (size == 0.0), 0.0, np.abs(gradient) / np.where(size == 0.0, 1.0, size))
     # Without noise the rounding of the parameters determines the slope.
     of_digits = np.abs(jacobian.T @ jacobian) @ (2.0 * np.finfo(float).eps * np.maximum(np.abs(estimate.u), 1.0))
-    slope = np.where(np.abs(gradient) <= of_digits, 0.0, slope)
+    is_flat = (bound * gradient < 0.0) | (np.abs(gradient) <= of_digits)
+    slope = np.where(is_flat, 0.0, np.abs(gradient) / np.where(size == 0.0, 1.0, size))
     worst = int(np.argmax(slope))
     noisy = float(residual @ residual) >= NOISY * estimate.residual.size
     if slope[worst] <= CONVERGED_SLOPE or (noisy and slope[worst] ** 2 * estimate.residual.size <= CONVERGED_CHI2):

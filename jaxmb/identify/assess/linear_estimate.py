@@ -167,8 +167,7 @@ def _common_factor(estimate: Estimate, linear: LinearSystem) -> list[ModelError]
         f" of them with this factor{usual(factor, near)}: the free parameters absorb a wrong unit of all loads,"
         " displacements or torques"
     )
-    corrected = linear.unknowns.decode(linear.step.x / factor)
-    return [ModelError(text, share, study.free.named(corrected))]
+    return [ModelError(text, share, study.free.named(linear.unknowns.decode(linear.step.x / factor)))]
 
 
 def linear_estimate(study: Study, seed: int = 0) -> Estimate:
@@ -237,9 +236,8 @@ def linear_status(fits: Sequence[LinearFit | LinearStep], ended: str) -> str:
     """Status of linear fits: `ended` if all converged, otherwise the reason."""
     if not all(fit.active_set_found for fit in fits):
         return UNSOLVED
-    if ended.startswith(Outcome.NOT_REPRODUCED):
-        return ended
-    return ended if all(fit.weights_converged for fit in fits) else UNSETTLED
+    is_settled = ended.startswith(Outcome.NOT_REPRODUCED) or all(fit.weights_converged for fit in fits)
+    return ended if is_settled else UNSETTLED
 
 
 def _restricted_remarks(estimate: Estimate, linear: LinearSystem) -> list[str]:
@@ -281,22 +279,16 @@ def _checked_equations(study: Study) -> tuple[Unknowns, Equations]:
         with error_location(display_name(entry.name)):
             entry.source.check_linear(study.model)
     with error_location("[free]"):
-        _check_effect(study)
+        known = [test.linear.reciprocal(study.model, study.free) for test in study.tests if test.linear is not None]
+        for i, names in enumerate(study.free.tied):
+            if all(r is None or np.isnan(r[i]) for r in known):
+                raise ValueError(
+                    f"free parameter '{names[0]}' has no effect on any of the tests, expected parameters with an effect"
+                )
     rows = linear_equations(study.model, study.free, study.tests)
     with error_location(tests_text([entry.name for entry in study.fitted])):
         check_equations(with_prior(found, rows, study.problem.prior), study.free.names, study.fitted)
     return found, rows
-
-
-def _check_effect(study: Study) -> None:
-    """Raise ValueError where no test depends on a free parameter, for any data."""
-    forms = [test.linear for test in study.tests if test.linear is not None]
-    known = [form.reciprocal(study.model, study.free) for form in forms]
-    for i, names in enumerate(study.free.tied):
-        if all(r is None or np.isnan(r[i]) for r in known):
-            raise ValueError(
-                f"free parameter '{names[0]}' has no effect on any of the tests, expected parameters with an effect"
-            )
 
 
 def check_equations(rows: Equations, names: tuple[str, ...], entries: tuple[Entry, ...]) -> None:
@@ -435,8 +427,8 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
     Where the noise is estimated from the residual, a smaller one that the best hypothesis leaves takes its place.
     """
     study, goodness = estimate.study, estimate.goodness
-    explained = linear.step.misfit.explained or goodness.misfit_tolerated
-    is_doubtful = not explained or goodness.exceeds_tolerance or bool(goodness.missed)
+    is_explained = linear.step.misfit.explained or goodness.misfit_tolerated
+    is_doubtful = bool(not is_explained or goodness.beyond_tolerance or goodness.missed)
     # a large residual whose noise is estimated from it: another description may leave less
     if not (is_doubtful or beyond_noise(estimate, torque_entries(study.fitted))):
         return Explanations()
@@ -444,8 +436,10 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
     residual = search.solved({}, {})[1]
     plain, estimated = float(residual @ residual), all(entry.source.noise_estimated for entry in study.fitted)
     (likely, others), enough = _likely(search), float(chdtri(degrees, FALSE_ALARM))
+    known = ((entry.name, entry.source.alternatives(entry.test, search.model)) for entry in study.fitted)
+    alternatives = [Hypothesis(None, *each) for each in single_and_common(known)]
     found, pairs = list[FittedHypothesis](), unequal(search.model, _errors(search))
-    for some in (likely, _alternatives(search), others):
+    for some in (likely, alternatives, others):
         if not estimated and found and min(end.chi_square for end in found) <= enough:
             break  # another one leaves noise alone
         found += (end for end in map(search.fitted, some) if end.is_plausible)
@@ -457,8 +451,7 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
     if not found:
         return Explanations()
     least = min(end.chi_square for end in found)
-    is_noise = least <= enough
-    most = MOST_LEFT if is_doubtful or is_noise else 1.0 - EXPLAINS
+    most = MOST_LEFT if is_doubtful or least <= enough else 1.0 - EXPLAINS
     if estimated and min(end.squares for end in found) > most * search.squares(residual):
         return Explanations()
     # an error may have increased the estimate of the noise
@@ -499,9 +492,9 @@ def _without_groups(search: LinearHypothesisSearch, plain: float, degrees: float
     if not names:
         return ()
     residual, free = fitted(kept)[1], search.estimate.study.free
-    explains = 1.0 - (float(residual @ residual) - degrees) / max(plain - degrees, 1e-300)
-    values = free.named(search.linear.unknowns.decode(x[: free.size]))
-    return (ModelError(f"excluding {' and '.join(names)}", min(explains, 1.0), values),)
+    explains = min(1.0 - (float(residual @ residual) - degrees) / max(plain - degrees, 1e-300), 1.0)
+    values = search.linear.unknowns.decode(x[: free.size])
+    return (ModelError(f"excluding {' and '.join(names)}", explains, free.named(values)),)
 
 
 MOST_LEFT = 0.5
@@ -527,8 +520,8 @@ def _search(estimate: Estimate, linear: LinearSystem) -> tuple[LinearHypothesisS
     budget = estimate.goodness.budget
     effects = np.zeros((estimate.residual.size, 0))
     if budget is not None and len(budget.columns):
-        both = np.concatenate([budget.columns, budget.curvature], axis=1)
-        effects = np.pad(both, ((0, estimate.residual.size - len(both)), (0, 0)))
+        below = (0, estimate.residual.size - len(budget.columns)), (0, 0)
+        effects = np.pad(np.concatenate([budget.columns, budget.curvature], axis=1), below)
     used = variances > 0.0
     degrees = float(np.sum(1.0 / lengths[used])) - scaled_svd(np.asarray(estimate.jacobian), RANK_TOLERANCE).rank
     return LinearHypothesisSearch(estimate, linear, model, known, Metric(variances, effects)), max(degrees, 1.0)
@@ -562,10 +555,3 @@ def _likely(search: LinearHypothesisSearch) -> tuple[list[Hypothesis], list[Hypo
     order = [k for k in np.argsort(-less).tolist() if less[k] > LINEAR * less.max()][:TRIED]
     far = [k for k, error in enumerate(errors) if error.starts and not error.step and columns[:, k].any()]
     return [Hypothesis(errors[k]) for k in order], [Hypothesis(errors[k]) for k in far if k not in order]
-
-
-def _alternatives(search: LinearHypothesisSearch) -> list[Hypothesis]:
-    """Alternatives to single tests and to all of them."""
-    fitted = search.estimate.study.fitted
-    known = ((entry.name, entry.source.alternatives(entry.test, search.model)) for entry in fitted)
-    return [Hypothesis(None, *each) for each in single_and_common(known)]

@@ -329,10 +329,12 @@ def prediction_scores(entries: Sequence[Entry], views: Iterable[Any]) -> Predict
         views: of the machine, one for each test.
     """
     each = {e.name: e.test.score(view, e.reference_hz) for e, view in zip(entries, views, strict=True)}
-    tests = {
-        name: TestPrediction(*_means([score]), modes=len(score.frequency_errors_hz)) for name, score in each.items()
-    }
-    return PredictionScores(*_means(list(each.values())), tests=tests)
+    return PredictionScores(
+        *_means(list(each.values())),
+        tests={
+            name: TestPrediction(*_means([score]), modes=len(score.frequency_errors_hz)) for name, score in each.items()
+        },
+    )
 
 
 def _means(scores: Sequence[Score]) -> tuple[float | None, float | None, float | None, float | None]:

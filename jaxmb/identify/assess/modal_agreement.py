@@ -107,8 +107,9 @@ def modal_agreement(entry: Entry, view: MotionView, model: Model) -> ModalAgreem
     if entry.source.modal is None or vibration is None or entry.source.modal.model.frequency_hz.size == 0:
         return None
     measured, found = entry.source.modal.model, modes(view.tangent)
-    dofs = (split_dof(name) for name in measured.outputs)
-    points = tuple((node, direction if sign > 0 else f"-{direction}") for node, direction, sign in dofs)
+    points = tuple(
+        (node, direction if sign > 0 else f"-{direction}") for node, direction, sign in map(split_dof, measured.outputs)
+    )
     at_sensors = np.asarray(_rows(model, vibration.q, points)) @ np.asarray(found.shape)
     fitted = dataclasses.replace(found, shape=jax.device_put(at_sensors))
     reference = modes_of(measured.eigenvalue, measured.shape, np.zeros(0))
@@ -118,10 +119,9 @@ def modal_agreement(entry: Entry, view: MotionView, model: Model) -> ModalAgreem
     pairs = paired_modes(np.asarray(fitted.frequency_hz), np.asarray(reference.frequency_hz), shapes, FARTHEST)
     of_measured = {m: f for f, m in pairs}
     partner = tuple(of_measured.get(m) for m in range(likeness.shape[1]))
-    low, high = measured.band_hz
-    frequency_hz = np.asarray(fitted.damped_frequency_hz)
-    in_band = np.flatnonzero((frequency_hz >= low) & (frequency_hz <= high))
-    unmeasured = tuple(int(f) for f in in_band if int(f) not in partner)
+    (low, high), frequency_hz = measured.band_hz, np.asarray(fitted.damped_frequency_hz)
+    in_band = np.flatnonzero((frequency_hz >= low) & (frequency_hz <= high)).tolist()
+    unmeasured = tuple(f for f in in_band if f not in partner)
     return ModalAgreement(fitted, reference, likeness, partner, unmeasured)
 
 
@@ -165,7 +165,6 @@ def agreement_metrics(name: str, agreement: ModalAgreement) -> list[ModePair]:
     The MAC is None for a single sensor.
     """
     fitted, measured = agreement.fitted, agreement.measured
-    shapes = fitted.shape.shape[0] > 1
     return [
         ModePair(
             posture=name,
@@ -173,7 +172,7 @@ def agreement_metrics(name: str, agreement: ModalAgreement) -> list[ModePair]:
             frequency_hz=float(fitted.damped_frequency_hz[f]),
             measured_damping_percent=100.0 * float(measured.damping_ratio[m]),
             damping_percent=100.0 * float(fitted.damping_ratio[f]),
-            mac=float(agreement.likeness[f, m]) if shapes else None,
+            mac=float(agreement.likeness[f, m]) if len(fitted.shape) > 1 else None,
         )
         for f, m in agreement.pairs
     ]

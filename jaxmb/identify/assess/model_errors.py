@@ -144,7 +144,7 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
     search = HypothesisSearch(corrected, Metric(variances, effects, corrected.problem.row_slices), degrees)
     unchanged = search.fitted(NONE, u)
     plain, chi_square, lower = unchanged.x, unchanged.chi_square, _lower_minimum(search, u, unchanged)
-    is_normal, exceeds = chi_square <= float(chdtri(degrees, ERROR_RATE)), goodness.exceeds_tolerance
+    is_normal, exceeds = chi_square <= float(chdtri(degrees, ERROR_RATE)), bool(goodness.beyond_tolerance)
     if is_normal and not exceeds and (contradiction or is_lowered):
         hidden = contradiction or significant  # a part of a sum of squares that is normal as a whole
         search = dataclasses.replace(search, noise=max(chi_square - hidden, 1.0), allowance=(1.0 - EXPLAINS) * hidden)
@@ -584,7 +584,7 @@ def _scatter(estimate: Estimate) -> tuple[Float[np.ndarray, "m"], bool]:
     """Variance of each row over that of its noise in the fit, and whether noise and tolerances do not explain the
     residual."""
     problem, goodness = estimate.study.problem, estimate.goodness
-    doubtful = bool(goodness.systematic) or goodness.exceeds_tolerance
+    doubtful = bool(goodness.systematic or goodness.beyond_tolerance)
     found = np.ones(estimate.residual.size)
     for rows, test, misfit in zip(problem.row_slices, problem.tests, goodness.excesses, strict=True):
         residual, weights = estimate.residual[rows], estimate.row_weights[rows]

@@ -488,4 +488,4 @@ def test_errors_within_their_tolerances_explain_torques_that_displace_the_fit(tm
     goodness = linear_estimate(jaxmb.load_study(tmp_path / "study.toml")).goodness
     assert goodness.misfit.square > 3.0
     assert goodness.misfit_tolerated
-    assert not goodness.exceeds_tolerance
+    assert not goodness.beyond_tolerance
