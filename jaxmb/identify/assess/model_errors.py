@@ -182,8 +182,7 @@ def _is_tolerated(corrected: Corrected, study: Study, error: StatedError, size: 
     std = [each.std(study.tolerances) for each in corrected.errors if each.key in keys]
     if not std or 0.0 in std:
         return False
-    squares = float(np.sum((size * error.typical / np.array(std)) ** 2))
-    return squares <= float(chdtri(len(std), ERROR_RATE))
+    return float(np.sum((size * error.typical / np.array(std)) ** 2)) <= float(chdtri(len(std), ERROR_RATE))
 
 
 def _on_some_lines(
@@ -203,9 +202,10 @@ def _on_some_lines(
     kept = np.append(of_data, np.arange(problem.data_rows, estimate.residual.size))
     joint = estimate.goodness.joint
     if joint is not None:
-        columns = joint.columns[of_data]
-        joint = joint._replace(residual=joint.residual[kept], jacobian=joint.jacobian[kept], columns=columns)
-    found = dataclasses.replace(
+        joint = joint._replace(
+            residual=joint.residual[kept], jacobian=joint.jacobian[kept], columns=joint.columns[of_data]
+        )
+    some_lines = dataclasses.replace(
         estimate,
         study=estimate.study.with_problem(some),
         residual=estimate.residual[kept],
@@ -213,7 +213,7 @@ def _on_some_lines(
         row_weights=estimate.row_weights[kept],
         goodness=dataclasses.replace(estimate.goodness, joint=joint),
     )
-    return found, kept
+    return some_lines, kept
 
 
 def _effects(blocks: Sequence[Block], size: int, std: Float[np.ndarray, "b e"]) -> Float[np.ndarray, "m e"]:
@@ -330,26 +330,24 @@ def _reported(
     )
     if not named:
         return ()
-    ends = [found[k] for k in named]
     refit = search.fitted(NONE, found[int(np.argmin(chi_squares))].x[: search.size])
-    other, lower = refit.x, refit.chi_square
-    least = min(chi_squares)
+    least, lower = min(chi_squares), refit.chi_square
     as_good = lower <= least + float(chdtri(1, ERROR_RATE)) * max(least / search.noise, 1.0)
     if as_good and selected([lower], [0.0], chi_square, search.noise, search.enough, 1)[0]:
-        text = _minimum_text(free, u, other)
-        return (_with_values(free, text, explains, other, search.state(NONE, other)[1], lower / search.noise),)
-    errors = [
-        _with_values(
-            free, end.text, explains, end.x[: search.size], search.state(*end[:2])[1],
-            end.chi_square / search.noise,
-        )
-        for end in ends
-    ]  # fmt: skip
+        slopes = search.state(NONE, refit.x)[1]
+        text = _minimum_text(free, u, refit.x)
+        return (_with_values(free, text, explains, refit.x, slopes, lower / search.noise),)
     machine = corrected.errors[: corrected.of_machine]
     return tuple(
-        dataclasses.replace(error, of_machine=end.hypothesis.error in machine, is_hidden=search.allowance is not None)
-        for error, end in zip(errors, ends, strict=True)
-    )
+        dataclasses.replace(
+            _with_values(
+                free, end.text, explains, end.x[: search.size], search.state(*end[:2])[1],
+                end.chi_square / search.noise,
+            ),
+            of_machine=end.hypothesis.error in machine, is_hidden=search.allowance is not None,
+        )
+        for end in (found[k] for k in named)
+    )  # fmt: skip
 
 
 def _with_values(
@@ -358,11 +356,10 @@ def _with_values(
     """A model error with the values of a fit with it; the first columns of the Jacobian are those of u.
 
     Args:
-        ratio: of the sum of squares that remains to its degrees of freedom.
+        ratio: of the sum of squares that remains to its degrees of freedom, by which the standard deviations increase.
     """
-    values = free.values(u)
-    scatter = max(ratio, 1.0) ** 0.5
-    std = scatter * identifiability(jacobian, np.ones(len(jacobian))).std[: u.size] * np.abs(free.slope(values))
+    values, std = free.values(u), identifiability(jacobian, np.ones(len(jacobian))).std[: u.size]
+    std = max(ratio, 1.0) ** 0.5 * std * np.abs(free.slope(values))
     return ModelError(text, explains, free.named(values), free.named(std))
 
 
@@ -373,16 +370,15 @@ def _lower_minimum(search: HypothesisSearch, u: np.ndarray, end: FittedHypothesi
     explains = min(1.0 - (end.chi_square - search.noise) / max(excess, 1e-300), 1.0)
     if not (explains >= EXPLAINS and excess > search.noise and search.cost(end.x) < search.cost(u)):
         return ()
-    free = search.corrected.problem.free
-    ratio = end.chi_square / search.noise
+    free, ratio = search.corrected.problem.free, end.chi_square / search.noise
     return (_with_values(free, _minimum_text(free, u, end.x), explains, end.x, slopes, ratio),)
 
 
 def _minimum_text(free: FreeParameters, u: np.ndarray, lower: np.ndarray) -> str:
     """Text on a lower minimum of the cost with the description unchanged, by the parameter that differs most."""
     most = int(np.argmax(np.abs(lower - u) / (free.upper - free.lower)))
-    value = float(np.asarray(free.values(jax.device_put(lower)))[most])
-    return f"a lower minimum of the cost that the search did not find, with {free.names[most]} near {value:.4g},"
+    near = f"{free.names[most]} near {free.values(lower)[most]:.4g}"
+    return f"a lower minimum of the cost that the search did not find, with {near},"
 
 
 def _single_lines(
@@ -415,8 +411,8 @@ def _single_lines(
     if explains < EXPLAINS:
         return ()
     slopes = dataclasses.replace(search, metric=search.metric.without(kept)).state(NONE, end.x)[1]
-    text = f"excluding {' and '.join(texts)}"
-    return (_with_values(free, text, explains, end.x, slopes, end.chi_square / max(noise, 1.0)),)
+    ratio = end.chi_square / max(noise, 1.0)
+    return (_with_values(free, f"excluding {' and '.join(texts)}", explains, end.x, slopes, ratio),)
 
 
 def group_rows(estimate: Estimate) -> list[tuple[Int[np.ndarray, "k"], str]]:
@@ -424,8 +420,8 @@ def group_rows(estimate: Estimate) -> list[tuple[Int[np.ndarray, "k"], str]]:
     found = list[tuple[np.ndarray, str]]()
     for rows, entry in zip(estimate.study.problem.row_slices, estimate.study.fitted, strict=True):
         group, names = entry.source.groups(entry.test)
-        every = np.arange(rows.start, rows.stop)
-        found += [(every[group == k], f"{name} of {display_name(entry.name)}") for k, name in enumerate(names)]
+        own = (rows.start + np.flatnonzero(group == k) for k in range(len(names)))
+        found += [(k, f"{name} of {display_name(entry.name)}") for k, name in zip(own, names, strict=True)]
     return [(own, text) for own, text in found if own.size]
 
 
@@ -518,17 +514,15 @@ def _moved_station(
     y, of_end = host_minimum(state, np.append(u, u[columns]), lower, upper)
     least, noise = float(of_end @ of_end), search.noise - columns.size
     explains = 1.0 - max(least - noise, 0.0) / max(chi_square - noise, 1e-300)
-    is_significant = chi_square - least > float(chdtri(columns.size, ERROR_RATE / len(found)))
-    if not is_significant or not (least <= float(chdtri(noise, FALSE_ALARM)) or explains >= EXPLAINS):
+    is_explained = least <= float(chdtri(noise, FALSE_ALARM)) or explains >= EXPLAINS
+    if not is_explained or chi_square - least <= float(chdtri(columns.size, ERROR_RATE / len(found))):
         return ()
     one, other = (np.asarray(free.values(v))[columns] for v in (y[:size], with_other(y)))
     by = f"{1e3 * np.linalg.norm(other[:3] - one[:3]):.3g} mm"
     if columns.size > 3:
         own, there = (rotation_by(jax.device_put(pose[3:])) for pose in (one, other))
-        turn = rotation_vector(own.T @ there)
-        by += f" and {1e3 * float(np.linalg.norm(turn)):.3g} mrad"
-    text = text.format(by)
-    return (_with_values(free, text, explains, y[:size], state(y)[1], least / noise),)
+        by += f" and {1e3 * float(np.linalg.norm(rotation_vector(own.T @ there))):.3g} mrad"
+    return (_with_values(free, text.format(by), explains, y[:size], state(y)[1], least / noise),)
 
 
 def with_hypotheses(estimate: Estimate, found: Explanations) -> Estimate:

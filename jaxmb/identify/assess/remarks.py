@@ -94,8 +94,9 @@ def exceeded_remarks(budget: Budget | None, tolerances: Tolerances | None) -> li
         kind, order = budget.errors[each.members[0]].kind, np.argsort(-np.abs(each.sizes))[:MOST_EXCEEDED].tolist()
         size, (name, unit) = float(getattr(tolerances, kind)), _kind_and_unit(kind)
         # a correction of this size reduces the residual; the error has the opposite sign
-        off = [f"{budget.errors[each.members[i]].key} off by {-each.sizes[i] * size:.3g} {unit}" for i in order]
-        text = listed(off)
+        text = listed(
+            [f"{budget.errors[each.members[i]].key} off by {-each.sizes[i] * size:.3g} {unit}" for i in order]
+        )
         factor = float(budget.excess.factors[each.members[0]])
         if each.members.size > 1 and factor > 1.0:
             text = f"{name} off by {factor:.2g} times the tolerance, most of all {text}"
@@ -224,14 +225,18 @@ def bound_remarks(estimate: Estimate, initial_u: np.ndarray) -> list[str]:
     names = np.asarray(estimate.study.free.names)
     data = row_blocks(estimate.jacobian, slice(0, estimate.study.problem.data_rows))
     acts = np.any([estimate.jacobian[rows].any(axis=0) for rows in data], axis=0)
-    insensitive = names[~acts].tolist()
-    sentences = [f"no effect on the data: {listed(insensitive)}"] if insensitive else []
-    for where, u in (("starting on their", initial_u), ("on their", estimate.u)):
-        sides = on_bound(estimate.study, u)
-        for side, which in (("lower", sides < 0), ("upper", sides > 0)):
-            if which.any():
-                sentences.append(f"{where} {side} bound: {listed(names[which].tolist())}")
-    return sentences
+    first, last = on_bound(estimate.study, initial_u), on_bound(estimate.study, estimate.u)
+    return [
+        f"{what}: {listed(names[which].tolist())}"
+        for what, which in (
+            ("no effect on the data", ~acts),
+            ("starting on their lower bound", first < 0),
+            ("starting on their upper bound", first > 0),
+            ("on their lower bound", last < 0),
+            ("on their upper bound", last > 0),
+        )
+        if which.any()
+    ]
 
 
 def unmatched_remarks(estimate: Estimate) -> list[str]:
@@ -243,12 +248,11 @@ def unmatched_remarks(estimate: Estimate) -> list[str]:
         ("measured", "measured, without a counterpart in the identified machine"),
         ("fitted", "of the identified machine, without a measured counterpart"),
     ):
-        modes = [mode for mode in unpaired if mode.of == of]
-        texts = [mode.text(units[mode.posture]) for mode in modes]
-        named = [f"{t} in {display_name(m.posture)}" if many else t for t, m in zip(texts, modes, strict=True)]
-        if modes:
-            where = "" if many else f"{display_name(modes[0].posture)}: "
-            sentences.append(f"{where}modes {text}: {listed(named)}")
+        own = [(mode.text(units[mode.posture]), display_name(mode.posture)) for mode in unpaired if mode.of == of]
+        if own and many:
+            sentences.append(f"modes {text}: {listed([f'{mode} in {test}' for mode, test in own])}")
+        elif own:
+            sentences.append(f"{own[0][1]}: modes {text}: {listed([mode for mode, _ in own])}")
     return sentences
 
 
@@ -376,26 +380,26 @@ def body_remarks(estimate: Estimate, step: LinearStep) -> tuple[list[str], list[
     named, adjusted = listed(found.active), adjustment_remarks(estimate)
     if found.excluding:
         bounds = listed([estimate.study.free.names[i] for i in found.excluding])
-        doubt = (
+        return [
             f"no physically consistent body is within the bounds of {bounds}: masses, first moments and inertias are"
-            " those of the best fit within them, expected wider bounds"
-        )
-        return [doubt, *adjusted], []
+            " those of the best fit within them, expected wider bounds",
+            *adjusted,
+        ], []
     if not found.exists:
-        doubt = (
+        return [
             f"no physically consistent body has the fixed values of {named}: its mass, first moments and inertias are"
-            " those of the best fit, expected more free or other fixed parameters"
-        )
-        return [doubt, *adjusted], []
+            " those of the best fit, expected more free or other fixed parameters",
+            *adjusted,
+        ], []
     noise = 1.0 if step.misfit.explained else step.misfit.square
     by_noise = found.rise <= noise * float(chdtri(found.determined, FALSE_ALARM))
     text = f"the data alone give physically inconsistent bodies ({named}): physical consistency raises chi^2"
     if not (by_noise or estimate.goodness.misfit_tolerated):
-        doubt = (
+        return [
             f"{text} from {step.cost - found.rise:.4g} to {step.cost:.4g}, more than noise explains; a fixed value of"
-            " these bodies, or another part of the description, is wrong"
-        )
-        return [doubt, *adjusted], []
+            " these bodies, or another part of the description, is wrong",
+            *adjusted,
+        ], []
     why = "noise explains" if by_noise else "errors within their tolerances explain"
     return adjusted, [f"{text} by {found.rise:.3g}, which {why}"] if found.rise >= SMALL_RISE else []
 

@@ -102,10 +102,9 @@ def _is_consistent(name: str, saved: SavedParameter) -> bool:
     if math.isfinite(found.std_log) and not math.isclose(found.std, found.std_log * abs(found.value), rel_tol=ROUNDING):
         return False
     expected = (with_interval(name, found, logarithmic).interval_95 or (None, None) for logarithmic in (True, False))
-    rounding = ROUNDING * abs(found.value)
     return any(
-        np.allclose(*(np.array(ends, dtype=float) for ends in (saved.interval_95, each)), rtol=ROUNDING, atol=rounding,
-                    equal_nan=True)
+        np.allclose(*(np.array(ends, dtype=float) for ends in (saved.interval_95, each)), rtol=ROUNDING,
+                    atol=ROUNDING * abs(found.value), equal_nan=True)
         for each in expected
     )  # fmt: skip
 
@@ -209,7 +208,10 @@ def load_result(folder: str | os.PathLike[str]) -> Result:
             f"{folder}: {STUDY} is not the one the result was found from, or a file that it names has changed since"
         )
     try:
-        _check_parameters(saved["parameters"], study)
+        expected = [name for names in study.free.tied for name in names]
+        # those of a stiffness model have other names
+        if study.solver is not Solver.STIFFNESS_MODEL and set(saved["parameters"]) != set(expected):
+            raise ValueError(f"parameters: found {', '.join(saved['parameters'])}, expected {', '.join(expected)}")
         metrics = read_metrics(saved["metrics"], study)
         parameters = {name: _parameter(data) for name, data in saved["parameters"].items()}
         model, machine = _machine(study, metrics, parameters)
@@ -250,14 +252,6 @@ def _known(data: Table) -> Table:
     return {name: math.inf if x is None else x for name, x in data.items()}
 
 
-def _check_parameters(parameters: Table, study: Study) -> None:
-    """Raise ValueError where the parameters are not the free parameters of the study; those of a stiffness model have
-    other names."""
-    expected = [name for names in study.free.tied for name in names]
-    if study.solver is not Solver.STIFFNESS_MODEL and set(parameters) != set(expected):
-        raise ValueError(f"parameters: found {', '.join(parameters)}, expected {', '.join(expected)}")
-
-
 def _check_covariance(saved: Table, result: Result) -> None:
     """Raise ValueError where the covariance is inconsistent with parameters and correlation."""
     expected = result.as_json()["covariance"]
@@ -270,8 +264,8 @@ def _check_covariance(saved: Table, result: Result) -> None:
 
 def _parameter(data: Table) -> Parameter:
     low, high = data["interval_95"]
-    lower = _number(data["lower"], -math.inf)
-    return Parameter(**{**_known(data), "lower": lower, "interval_95": None if low is None else (low, high)})
+    ends = {"lower": _number(data["lower"], -math.inf), "interval_95": None if low is None else (low, high)}
+    return Parameter(**{**_known(data), **ends})
 
 
 def _number(value: float | None, unknown: float = math.nan) -> float:

@@ -271,9 +271,8 @@ def assess_stiffness(found: StiffnessEstimate) -> Result:
     draws = max((i.draws for entry in entries if (i := entry.source.instruments) is not None), default=0)
     scatter = None
     if draws > 1:
-        each = std / np.sqrt(weight)
         scatter = compensation_scatter(
-            model, found.model, study.entries, found.variants, best.model.name, each, draws, found.seed
+            model, found.model, study.entries, found.variants, best.model.name, std / np.sqrt(weight), draws, found.seed
         )
     metrics, counted = _metrics(found, scatter), weight * best.fit.weights
     cost = float(np.sum(counted * (best.fit.residual / std) ** 2))
@@ -347,8 +346,11 @@ def _unseen_joints(joints: StiffnessModel, entries: tuple[Entry, ...], compensat
             f"{why} move no measured point by the compensated joint '{compensated}', expected loads"
             " that do, or another joint"
         )
-    reason = f"{why} move no measured point by it, machine.toml has a compliance near the machine's own"
-    return [f"{joint} is not known: {reason}" for joint in lost]
+    return [
+        f"{joint} is not known: {why} move no measured point by it, machine.toml has a compliance near the machine's"
+        " own"
+        for joint in lost
+    ]
 
 
 def _parameters(model: Model, variant: Variant, wider: float) -> dict[str, Parameter]:
@@ -379,9 +381,8 @@ def _metrics(found: StiffnessEstimate, scatter: CompensationScatter | None) -> S
     study, whole, variants = found.study, found.whole, found.variants
     chain = variants["C1"].model.reduction
     parts, counts = chain.partition, chain.counts
-    left = compensation_metrics(study.model, study.entries, variants)
     return StiffnessModelMetrics(
-        **vars(left),
+        **vars(compensation_metrics(study.model, study.entries, variants)),
         reduction={
             **{step: counts[step] for step in ("original", "M1", "M2", "M3")},
             "G1": len(parts.identifiable),
