@@ -79,8 +79,7 @@ def improved(objective: MotionObjective, series: Series, fine: Series, choice: n
             lambda x: value(objective, series, x, shape), choice.ravel(), jac=True, method="L-BFGS-B",
             options={"maxiter": steps, "maxcor": 20},
         ).x.reshape(shape)  # fmt: skip
-    c, _ = (np.asarray(part) for part in within(series, jax.device_put(choice)))
-    c, start = at_limits(fine, c, choice[:, -1])
+    c, start = at_limits(fine, np.asarray(within(series, jax.device_put(choice))[0]), choice[:, -1])
     # on fine samples, with the exact sign of Coulomb friction
     return Found(c, start, criterion_of(objective, _rows(objective, fine, c, start)))
 
@@ -155,11 +154,14 @@ class ExcitingMotion:
     def as_test(self) -> Table:
         """Its keys for a torque test of a study as plain data: `posture`, and `base_hz`, `duration_s` and `motion` of
         `simulate`."""
-        motion = {name: {"sine": list(m.sine), "cosine": list(m.cosine)} for name, m in self.motion.items()}
         return {
             "kind": "torque",
             "posture": dict(self.posture),
-            "simulate": {"duration_s": self.duration_s, "base_hz": self.base_hz, "motion": motion},
+            "simulate": {
+                "duration_s": self.duration_s,
+                "base_hz": self.base_hz,
+                "motion": {name: {"sine": list(m.sine), "cosine": list(m.cosine)} for name, m in self.motion.items()},
+            },
         }
 
 
@@ -215,8 +217,15 @@ def exciting_motion(
     if not std:
         raise ValueError(f"torque_std is empty, expected that of at least one of {', '.join(coordinates)}")
     measured = np.array([1.0 / std[name] if name in std else 0.0 for name in independent_coordinates(model)])
-    none = np.zeros((0, len(chosen)))
-    sought = MotionProblem(tuple(chosen), np.ones(len(chosen)), columns, measured, rate_hz, none, base)
+    sought = MotionProblem(
+        names=tuple(chosen),
+        size=np.ones(len(chosen)),
+        columns=columns,
+        weight=measured,
+        rate_hz=rate_hz,
+        made=np.zeros((0, len(chosen))),
+        base=base,
+    )
     return found_motion(machine, model, part, sought)
 
 
@@ -416,10 +425,8 @@ class NextMotion:
 
     def as_toml(self, study: Study) -> str:
         """The motion as TOML that can be appended to the study file, one test for each run."""
-        test = self.motion.as_test()
-        return proposal_toml(
-            study, self.like, [test | {"without": list(absent) or None} for absent in self.part.without]
-        )
+        runs = [self.motion.as_test() | {"without": list(absent) or None} for absent in self.part.without]
+        return proposal_toml(study, self.like, runs)
 
 
 def plan_motion(study: Study, operating_point: OperatingPoint, made: Float[np.ndarray, "m d"]) -> Planned:
@@ -438,10 +445,15 @@ def plan_motion(study: Study, operating_point: OperatingPoint, made: Float[np.nd
     sought = MotionProblem(study.free.names, size, columns, weight, rate_hz, made, base)
     found = found_motion(study.machine, study.model, part, sought)
     rows = np.concatenate([made, found.rows])
-    limits = limits_of(study.machine, tuple(found.motion), part.limits)
-    revolute = tuple(study.model.revolute[study.model.coordinates.index(name)] for name in found.motion)
-    known = identifiability(rows, np.ones(len(rows)), study.problem.prior_std)
-    return Planned(NextMotion(part, like.name, found, limits, revolute, known), PROPOSED)
+    proposed = NextMotion(
+        part=part,
+        like=like.name,
+        motion=found,
+        limits=limits_of(study.machine, tuple(found.motion), part.limits),
+        revolute=tuple(study.model.revolute[study.model.coordinates.index(name)] for name in found.motion),
+        known=identifiability(rows, np.ones(len(rows)), study.problem.prior_std),
+    )
+    return Planned(proposed, PROPOSED)
 
 
 def measured_as(entry: TorqueEntry, model: Model) -> tuple[Float[np.ndarray, "i"], float]:

@@ -256,8 +256,7 @@ def _parameters(
     reasons: list[str],
     chosen: NextTests | NextMotion | NextPoses | None,
 ) -> dict[str, Expected]:
-    found: dict[str, Expected] = {}
-    sizes = study.free.slope(values)
+    found, sizes = dict[str, Expected](), study.free.slope(values)
     for i, names in enumerate(study.free.tied):
         # A unit of u is one of the logarithm, or the width of the bounds.
         relative = 1.0 if study.free.logarithmic[i] else study.free.width[i] / abs(values[i]) if values[i] else np.inf
@@ -272,17 +271,9 @@ def _parameters(
 
 
 def _remarks(study: Study) -> tuple[str, ...]:
-    remarks = [study.note] if study.note else []
-    remarks += data_remarks(study)
-    if study.tolerances is not None and study.problem.one_by_one:
-        remarks.append(NOT_PROPAGATED)
-    if study.laws is not None:
-        remarks.append("[laws]: the prediction is for constant parameters, without laws")
     weighted = any(
         np.ptp(weights[weights > 0.0]) for weights in (np.asarray(test.row_weights()) for test in study.tests)
     )
-    if weighted and study.next is not None:
-        remarks.append("weights: the prediction after the next tests is for lines weighted by their noise only")
     levels = dict[str, list[str]]()
     for test in study.tests:
         if not test.noise.is_known:
@@ -291,8 +282,18 @@ def _remarks(study: Study) -> tuple[str, ...]:
     effect = (
         "to which all standard deviations are proportional" if proportional else "which affects standard deviations"
     )
+    stated = (
+        (NOT_PROPAGATED, study.tolerances is not None and study.problem.one_by_one),
+        ("[laws]: the prediction is for constant parameters, without laws", study.laws is not None),
+        (
+            "weights: the prediction after the next tests is for lines weighted by their noise only",
+            weighted and study.next is not None,
+        ),
+    )
     return (
-        *remarks,
+        *([study.note] if study.note else []),
+        *data_remarks(study),
+        *(text for text, applies in stated if applies),
         *(
             f"the noise of {', '.join(names)} is to be estimated from a fit: a standard deviation of {level} is assumed"
             f" here, {effect}"

@@ -111,8 +111,7 @@ def series_of(harmonics: int, base_hz: float, limits: Limits, around: Float[np.n
     k = np.arange(1, harmonics + 1)
     phase = 2.0 * np.pi * np.outer(np.arange(density * harmonics) / (density * harmonics), k)
     w = 2.0 * np.pi * base_hz * k
-    null_spaces = [np.asarray(scipy.linalg.null_space(row[None])) for row in (1.0 * k, k**2.0)]
-    rest = np.asarray(scipy.linalg.block_diag(*null_spaces))
+    rest = np.asarray(scipy.linalg.block_diag(*(scipy.linalg.null_space(row[None]) for row in (1.0 * k, k**2.0))))
     sine, cosine = np.sin(phase), np.cos(phase)
     return Series(
         position=np.hstack([sine, cosine - 1.0]) @ rest,
@@ -139,22 +138,19 @@ def within(series: Series, choice: Float[Array, "m v+1"]) -> tuple[Float[Array, 
     A series is scaled by (1 + sum r^p)^(-1/p), r the ratios of its values to their limits, which is below 1 / max r.
     """
     c, limits = choice[:, :-1], series.limits
-    width = jnp.asarray(limits.upper - limits.lower)
     low, high = _ends(c @ series.position.T)
     ratios = jnp.concatenate(
         [
             jnp.abs(c @ series.velocity.T) / jnp.asarray(limits.speed)[:, None],
             jnp.abs(c @ series.acceleration.T) / jnp.asarray(limits.acceleration)[:, None],
-            ((high - low) / width)[:, None],
+            ((high - low) / jnp.asarray(limits.upper - limits.lower))[:, None],
         ],
         axis=1,
     )
     ratios = jnp.maximum(series.margin * ratios, 1e-9)
-    largest = jnp.max(ratios, axis=1)
-    above = jax.lax.stop_gradient(jnp.maximum(largest, 1.0))
+    above = jax.lax.stop_gradient(jnp.maximum(jnp.max(ratios, axis=1), 1.0))
     norm = above * (above**-SHARP + jnp.sum((ratios / above[:, None]) ** SHARP, axis=1)) ** (1.0 / SHARP)
-    c = c / norm[:, None]
-    return c, _start(series, choice[:, -1], low / norm, high / norm)
+    return c / norm[:, None], _start(series, choice[:, -1], low / norm, high / norm)
 
 
 def at_limits(series: Series, c: np.ndarray, where: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -132,8 +132,10 @@ def _at_postures(
     """The tests with the varying coordinates at relative positions in their ranges."""
     (low, high), names = ends, [model.coordinates[i] for i in where]
     values = (low + (high - low) * x.reshape(-1, low.size)).tolist()
-    stated = [dict(zip(names, row, strict=True)) for row in values]
-    return [Candidate(c.probe, posture_near(model, c.q, own)) for c, own in zip(chosen, stated, strict=True)]
+    return [
+        Candidate(c.probe, posture_near(model, c.q, dict(zip(names, row, strict=True))))
+        for c, row in zip(chosen, values, strict=True)
+    ]
 
 
 @compiled
@@ -257,9 +259,8 @@ def plan_tests(study: Study, operating_point: OperatingPoint, made: Float[np.nda
     except ValueError as error:
         return Planned(None, f"no next test could be chosen: {error}", pool, information)
     infeasible = f" ({left_out} more are infeasible)" if left_out else ""
-    count = len(chosen.tests)
-    remark = f"{count} test{'s' if count > 1 else ''} chosen out of {len(pool)} candidates{infeasible}"
-    return Planned(chosen, remark + _of_directions(chosen.directions, study), pool, information)
+    count = f"{len(chosen.tests)} test{'s' if len(chosen.tests) > 1 else ''} chosen out of {len(pool)} candidates"
+    return Planned(chosen, count + infeasible + _of_directions(chosen.directions, study), pool, information)
 
 
 def _of_directions(identifiable: int, study: Study) -> str:
@@ -422,10 +423,10 @@ def plan_poses(study: Study, operating_point: OperatingPoint, made: Float[np.nda
     except ValueError as error:
         return Planned(None, f"no next posture could be chosen: {error}")
     new = np.concatenate(information[list(design.chosen)])
-    rows, poses = np.concatenate([made, new]), sum(len(test.q) for test in tests) + len(design.chosen)
-    indices = None
+    rows, indices = np.concatenate([made, new]), None
     if len(tests) == len(study.tests):
         planned = (state_of_test(study.problem, test, np.asarray(u))[1] for test in tests)
+        poses = sum(len(test.q) for test in tests) + len(design.chosen)
         indices = _indices(study, np.concatenate([*planned, new]), poses)
     chosen = NextPoses(
         part=part,

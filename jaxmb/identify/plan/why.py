@@ -13,7 +13,6 @@ from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.plan.candidates import (
     Candidate,
     OperatingPoint,
-    information_of,
     observation,
     planned,
     triangular_information,
@@ -70,8 +69,10 @@ def remedies(
     """
     own = [(test, modes) for test, modes in zip(tests, shares, strict=True) if can_be_planned(test)]
     many = len(tests) > 1
-    found = [remedy for test, modes in own for remedy in _wider_bands(operating_point, test, modes, made, many)]
-    found += [remedy for test, _ in own for remedy in _other_points(operating_point, test, made, many)]
+    found = [
+        *(remedy for test, modes in own for remedy in _wider_bands(operating_point, test, modes, made, many)),
+        *(remedy for test, _ in own for remedy in _other_points(operating_point, test, made, many)),
+    ]
     for candidate, rows in zip(pool, () if information is None else information, strict=True):
         first, last = candidate.probe.band_hz
         text = f"one more test at {posture_text(operating_point.model, candidate.q)}, {first:.3g} to {last:.3g} Hz"
@@ -106,12 +107,10 @@ def _other_points(operating_point: OperatingPoint, test: Test, made: np.ndarray,
     """Tests in the same posture with sensors and forces along x, y and z of another frame."""
     probe, q = planned(test)
     points = _points_beside(operating_point.model, probe)
-    ends = [points[k : k + 3] for k in range(0, len(points), 3)]
     every = [*points, *probe.ends[0], *probe.ends[1]]
-    probes = [Candidate(probe.changed(None, (end, end), every), q) for end in ends]
-    if not probes:
-        return
-    for ((frame, _), *_), rows in zip(ends, information_of(operating_point, probes), strict=True):
+    for end in (points[k : k + 3] for k in range(0, len(points), 3)):
+        frame, candidate = end[0][0], Candidate(probe.changed(None, (end, end), every), q)
+        rows = triangular_information(observation(operating_point, candidate))
         where = f" in the posture of {test.name}" if many else ""
         yield Remedy(f"a second sensor and forces along x, y and z of {frame}{where}", _after(made, rows))
 
@@ -152,20 +151,19 @@ def why(
         shares: modes at the posture of each.
         tried: remedies.
     """
-    null = [group for group in groups if np.isinf(group.std) and index in group.members]
-    insensitive = any(len(group.members) == 1 for group in null)
-    clauses = []
-    if insensitive:
+    null = [group.members for group in groups if np.isinf(group.std) and index in group.members]
+    coupling = np.where(np.arange(len(names)) == index, 0.0, correlation[index])
+    partner, clauses = int(np.argmax(np.abs(coupling))), list[str]()
+    if any(len(members) == 1 for members in null):
         clauses.append("has no effect on the data" + _unobserved_clause(index, names[index], tests, shares))
-    if any(modes.frequency_hz.size for modes in shares) and not insensitive:
-        clauses.append(_modes_clause(index, names[index], tests, shares))
-    if null and not insensitive:
-        others = [names[i] for i in null[0].members if i != index]
-        clauses.append(f"is identifiable only in combination with {listed(others)}")
-    elif not insensitive:
-        coupling = np.where(np.arange(len(names)) == index, 0.0, correlation[index])
-        partner = int(np.argmax(np.abs(coupling)))
-        if abs(coupling[partner]) >= TOGETHER:
+    else:
+        if any(modes.frequency_hz.size for modes in shares):
+            clauses.append(_modes_clause(index, names[index], tests, shares))
+        if null:
+            clauses.append(
+                f"is identifiable only in combination with {listed([names[i] for i in null[0] if i != index])}"
+            )
+        elif abs(coupling[partner]) >= TOGETHER:
             clauses.append(f"is correlated with {names[partner]} (correlation {coupling[partner]:+.2f})")
     if tried:
         clauses.append(_remedy_clause(index, known, tests, shares, tried))
