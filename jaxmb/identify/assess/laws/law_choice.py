@@ -84,12 +84,10 @@ def law_outcome(
     problem = law_problem(study, chosen, fit.coefficients.size)
     covariance, std = law_covariance(study, problem, fit, len(chosen))
     free, d = study.free, study.free.size
-    after = agreement(law_blocks(study, problem, fit), relative_columns(study, fit.u), free.names, LEVEL)
-    centre = np.clip(free.values(fit.u), free.lower_value, free.upper_value)
     relative = relative_columns(study, fit.u)
-    lawful = list(dict.fromkeys(term.parameter for term in chosen))
+    after = agreement(law_blocks(study, problem, fit), relative, free.names, LEVEL)
     # Without a chosen term the best candidate is shown, for comparison.
-    shown = lawful or [line.parameter for line in considered[:1]]
+    shown = dict.fromkeys(term.parameter for term in chosen) or [line.parameter for line in considered[:1]]
     errors = tuple(
         GroupError(tuple(study.tests[t].name for t in group), float(a), float(b))
         for group, a, b in zip(groups, without.error, with_laws.error, strict=True)
@@ -100,7 +98,7 @@ def law_outcome(
             ChosenTerm(**vars(t), term=t.text, coefficient=float(c), std=float(s))
             for t, c, s in zip(chosen, fit.coefficients, std[d:], strict=False)
         ),
-        centre=free.named(centre),
+        centre=free.named(np.clip(free.values(fit.u), free.lower_value, free.upper_value)),
         centre_std_log=free.named(std[:d] / np.abs(np.where(relative == 0.0, 1.0, relative))),
         holdout=HoldOutErrors(without.mean, errors, with_laws.mean),
         considered=tuple(considered),
@@ -272,9 +270,8 @@ def _tried(
     cross-validation."""
     count = fit.coefficients.size
     before_it = law_problem(study, chosen, count)
-    promise = _promised(study, before_it, remaining, fit)
     found = []
-    for k in np.argsort(-promise, kind="stable")[:FITTED_FULLY]:
+    for k in np.argsort(-_promised(study, before_it, remaining, fit), kind="stable")[:FITTED_FULLY]:
         terms = [*chosen, remaining[k]]
         problem = law_problem(study, terms, count)
         new = fit_laws(problem, fit.u, fit.coefficients)
@@ -285,9 +282,8 @@ def _tried(
         [*chosen, remaining[int(np.argmax(_promised(study, before_it, remaining, without, group)))]]
         for group, without in zip(groups, before.fits, strict=True)
     ]
-    without_it = _hold_out(study, blind, before.fits, groups)
+    without_it, tried = _hold_out(study, blind, before.fits, groups), list[Considered]()
     choice = _gain(before, without_it)
-    tried = []
     for rank, (term, new, z) in enumerate(found):
         held_out, gain, converged = None, (np.nan, np.nan), new.converged and without_it.converged
         if rank < HELD_OUT:

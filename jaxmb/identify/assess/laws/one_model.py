@@ -260,8 +260,7 @@ def _drop(
     vectors, values, _ = np.linalg.svd(beside / length[seen], full_matrices=False)
     degrees = int(np.sum(values > ACTS))
     drop = float(np.sum((vectors[:, :degrees].T @ remainder) ** 2))
-    weight = float(np.sum(beside**2))
-    spread = np.sqrt(max(drop - degrees, 0.0) / weight) if degrees else 0.0
+    spread = np.sqrt(max(drop - degrees, 0.0) / float(np.sum(beside**2))) if degrees else 0.0
     return drop, degrees, chance(drop, degrees), float(spread)
 
 
@@ -287,8 +286,9 @@ def one_model(estimate: Estimate) -> OneModel | None:
     tests = blocks(study, estimate.residual, estimate.jacobian, estimate.row_weights, errors)
     found = agreement(tests, relative_columns(study, u), study.free.names)
     lines = sorted(found.parameters, key=lambda line: -line.drop)
-    refitted = _refitted_by_test(study, u, estimate.row_weights, errors, lines)
-    return dataclasses.replace(found, parameters=tuple(refitted))
+    return dataclasses.replace(
+        found, parameters=tuple(_refitted_by_test(study, u, estimate.row_weights, errors, lines))
+    )
 
 
 def _refitted_by_test(
@@ -304,13 +304,12 @@ def _refitted_by_test(
     fitted = []
     for line in [line for line in lines[:REFITTED] if line.drop > LARGE * line.degrees]:
         problem, fit, spread = fit_by_test(study, u, line.parameter)
-        lost = None if fit.converged else True
         found = blocks(study, *law_state(problem, fit), row_weights, errors)
         ratio = agreement(found, relative_columns(study, fit.u), study.free.names).residual_over_noise
-        fitted.append((ratio, dataclasses.replace(line, spread=spread, residual=ratio, unsettled=lost)))
-    own = {line.parameter for _, line in fitted}
-    fitted.sort(key=lambda pair: pair[0])
-    return [*(line for _, line in fitted), *(line for line in lines if line.parameter not in own)]
+        lost = None if fit.converged else True
+        fitted.append(dataclasses.replace(line, spread=spread, residual=ratio, unsettled=lost))
+    own = {line.parameter for line in fitted}
+    return [*sorted(fitted, key=lambda line: line.residual), *(line for line in lines if line.parameter not in own)]
 
 
 def variation_text(line: OwnValue, study: Study, value: float) -> str:

@@ -113,14 +113,12 @@ def monte_carlo(
         NotImplementedError: the study finds a complete stiffness model, or is fitted in two steps.
     """
     _check(study, draws)
-    free = study.free
-    values = _true_values(study, truth, draws)
+    true = np.array([study.free.encode(values) for values in _true_values(study, truth, draws)])
     weights = np.asarray(study.problem.row_weights())
 
     def errors(rng: np.random.Generator) -> np.ndarray:
         return -np.sqrt(weights) * rng.normal(size=weights.size)  # minus: the residual is predicted minus measured
 
-    true = np.array([free.encode(v) for v in values])
     return _fitted(study.problem, true, seed, errors, report, starts, simulated=True)
 
 
@@ -238,8 +236,7 @@ def _fitted(
     parts = []
     with threadpool_limits(1, user_api="blas"):
         for u, begin, shift in _batches(problem, true, seed, errors, starts):
-            found = _fit_draws(*fixed, simulated, *replicated((u, begin, shift)))
-            parts.append([np.asarray(x) for x in found])
+            parts.append([np.asarray(x) for x in _fit_draws(*fixed, simulated, *replicated((u, begin, shift)))])
             if report is not None:
                 report(min(len(parts) * len(u), len(true)), len(true))
     u, cost, std, converged = (np.concatenate(x)[: len(true)] for x in zip(*parts, strict=True))
@@ -247,8 +244,7 @@ def _fitted(
         raise ValueError(
             f"none of {len(true)} fits to draws converged: the free parameters are not identifiable from the data"
         )
-    logarithmic = np.array(free.logarithmic)
-    size = free.slope(np.ones(len(free.names)))
+    logarithmic, size = np.array(free.logarithmic), free.slope(np.ones(len(free.names)))
     values, truth = (np.array([free.values(x) for x in rows]) for rows in (u, true))
     return Draws(free.names, logarithmic, truth, values, (u - true) * size, std * size, cost, converged)
 
@@ -302,17 +298,16 @@ def _fit_draws(
 
         return in_blocks(one, draws, problem.memory_of_fits)
 
-    draws = (u, begin, shift)
-    return sharded(some, draws, problem, box)
+    return sharded(some, (u, begin, shift), problem, box)
 
 
 def _simulated(problem: Problem, u: Float[Array, "d"]) -> Problem:
     """The problem with noise-free data."""
     values = problem.free.values(u)
-    tests = [
+    tests = (
         test_at(test, problem.free, values).noise.noiseless(problem.view(k, values))
         for k, test in enumerate(problem.tests)
-    ]
+    )
     return dataclasses.replace(problem, tests=tuple(tests))
 
 
@@ -321,6 +316,5 @@ def _deviation(jacobian: Float[Array, "m d"], weights: Float[Array, "m"]) -> Flo
     scale = jnp.sqrt(jnp.sum(jacobian**2, axis=0))
     columns = jacobian / jnp.where(scale > 0.0, scale, 1.0)
     inverse = jnp.linalg.inv(columns.T @ columns)
-    spread = jnp.diagonal(inverse @ ((columns.T * weights) @ columns) @ inverse)
-    std = jnp.sqrt(spread) / scale
+    std = jnp.sqrt(jnp.diagonal(inverse @ ((columns.T * weights) @ columns) @ inverse)) / scale
     return jnp.where(jnp.isfinite(std), std, jnp.inf)

@@ -70,20 +70,20 @@ def ambiguity(estimate: Estimate, fit: Fit, variances: Float[np.ndarray, "m"]) -
     unmeasured = dict[str, list[str]]()
     weakest = np.broadcast_to(known.limits[0], std.shape)
     for entry in study.fitted:
-        test = entry.test
-        agreement = estimate.agreements.get(test.name)
+        agreement = estimate.agreements.get(entry.name)
         if agreement is None or not agreement.unmeasured:
             continue
-        shares = mode_shares(study.model, study.free, test, study.free.values(estimate.u)).share
+        shares = mode_shares(study.model, study.free, entry.test, study.free.values(estimate.u)).share
         for mode in agreement.unmeasured:
             governing = np.flatnonzero((shares[mode] >= GOVERNS) & (std < weakest))
             std[governing] = weakest[governing]
-            frequency_hz = float(agreement.fitted.damped_frequency_hz[mode])
+            text = f"{float(agreement.fitted.damped_frequency_hz[mode]):.4g} {entry.source.frequency_unit}"
             for i in governing:
-                unmeasured.setdefault(names[i], []).append(f"{frequency_hz:.4g} {entry.source.frequency_unit}")
+                unmeasured.setdefault(names[i], []).append(text)
     which = [f"{name} (mode at {', '.join(modes[:2])})" for name, modes in unmeasured.items()]
-    text = f"at most weakly known, since they govern a mode that was not measured: {listed(which)}"
-    return estimate.with_std(std), [*remarks, text] if which else remarks
+    if which:
+        remarks.append(f"at most weakly known, since they govern a mode that was not measured: {listed(which)}")
+    return estimate.with_std(std), remarks
 
 
 def not_bound_limited(estimate: Estimate) -> tuple[Estimate, list[str]]:
@@ -334,25 +334,21 @@ def cost_profile(result: Result, name: str, points: int) -> Profile:
     best = np.clip(study.free.encode(identified), study.free.lower, study.free.upper)
     fitted = result.parameters[name]
     std = fitted.std_log if study.free.logarithmic[i] else fitted.std / study.free.width[i]
-    reach = min(REACH * std, WIDEST) if np.isfinite(std) and std > 0.0 else WIDEST
+    known = np.isfinite(std) and std > 0.0
+    reach = min(REACH * std, WIDEST) if known else WIDEST
     low, high = max(float(study.free.lower[i]), best[i] - reach), min(float(study.free.upper[i]), best[i] + reach)
-    below = np.linspace(best[i], low, points // 2 + 1)[1:] if low < best[i] else np.zeros(0)
-    above = np.linspace(best[i], high, points // 2 + 1)[1:] if high > best[i] else np.zeros(0)
+    below, above = (
+        np.linspace(best[i], end, points // 2 + 1)[1:] if end != best[i] else np.zeros(0) for end in (low, high)
+    )
     at_best = float(np.sum(residual_at(problem, best) ** 2))
-    scale = _scale(result, best, i)
     rises, unsettled = zip(*(_side(problem, best, i, side) for side in (below, above)), strict=True)
     u = np.concatenate([below[::-1], best[i : i + 1], above])
-    rise = scale * (np.concatenate([rises[0][::-1], [at_best], rises[1]]) - at_best)
-
-    def value(x: float) -> float:
-        return float(study.free.values(np.where(np.arange(best.size) == i, x, best))[i])
-
-    values = np.array([value(x) for x in u])
+    rise = _scale(result, best, i) * (np.concatenate([rises[0][::-1], [at_best], rises[1]]) - at_best)
+    values = np.array([study.free.values(np.where(np.arange(best.size) == i, x, best))[i] for x in u])
     low_end, high_end = (
         None if x is None else float(np.interp(x, u, values))
         for x in (_crossing(u, rise, int(below.size), side) for side in (-1, 1))
     )
-    known = np.isfinite(std) and std > 0.0
     return Profile(
         name,
         values,
@@ -397,7 +393,5 @@ def _crossing(u: np.ndarray, rise: np.ndarray, middle: int, side: int) -> float 
     for a, b in itertools.pairwise(order):
         if rise[b] >= RISE > rise[a]:
             # The root of the rise is nearly linear in u.
-            roots = np.sqrt(np.maximum([rise[a], rise[b]], 0.0))
-            share = (np.sqrt(RISE) - roots[0]) / (roots[1] - roots[0])
-            return float(u[a] + share * (u[b] - u[a]))
+            return float(np.interp(np.sqrt(RISE), np.sqrt(np.maximum([rise[a], rise[b]], 0.0)), [u[a], u[b]]))
     return None
