@@ -97,8 +97,8 @@ class GoodnessOfFit:
     misfit_tolerated: bool | None
     """Whether errors within their tolerances explain the misfit of all data; None where noise explains it, and where
     all is exact."""
-    excesses: Sequence[Misfit]
-    """`misfits` in the order of the tests, at most 1 where errors within their tolerances explain them."""
+    excesses: dict[str, Misfit]
+    """`misfits`, at most 1 where errors within their tolerances explain them."""
     excess: Misfit | None
     """`misfit`, at most 1 where such errors explain it."""
     systematic: dict[str, float]
@@ -178,7 +178,7 @@ def goodness_of_fit(solution: Solution, step: LinearStep | None = None) -> Goodn
         explained_by_errors=by_errors,
         joint=joint,
         misfit_tolerated=misfit_tolerated,
-        excesses=excesses,
+        excesses=dict(zip((test.name for test in study.tests), excesses, strict=True)),
         excess=excess,
         systematic=systematic,
         gross_errors=gross,

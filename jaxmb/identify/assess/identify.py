@@ -291,8 +291,8 @@ def _doubts(estimate: Estimate, diagnosis: Diagnosis, metrics: Metrics, machine:
     # attributing a misfit that an error explains to tolerances would mislead
     explained = max((error.explains for error in metrics.model_errors or ()), default=0.0) > EXPLAINED
     is_judged = not (goodness.not_reproduced or explained)
-    each = zip(estimate.study.fitted, goodness.excesses, strict=True)
-    stated = {e.name: own for e, own in each if e.test.noise.is_known and not e.source.noise_estimated}
+    known = [e.name for e in estimate.study.fitted if e.test.noise.is_known and not e.source.noise_estimated]
+    stated = {name: goodness.excesses[name] for name in known}
     doubts = (
         *excess_remarks(goodness.excess, goodness.systematic, likely, stated if goodness.excess is None else None),
         *others,

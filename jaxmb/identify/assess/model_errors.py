@@ -151,8 +151,7 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
     elif is_normal and (lower or not exceeds):
         return Explanations(lower)
     start = np.asarray(study.free.encode(study.start.values))
-    points = [plain, *without_tests(search, plain), start]
-    refits = refitted(search, points, chi_square, goodness.beyond_tolerance)
+    refits = refitted(search, [plain, *without_tests(search, plain), start], chi_square, goodness.beyond_tolerance)
     if goodness.not_reproduced:
         refits = from_draws(search, refits, estimate.seed)
     found = [end for end in refits if end.is_plausible and search.reproduces(end)]
@@ -238,8 +237,7 @@ def _largest_drop(
     """
     scale, short = inverse_std(variances), list[Block]()
     for block in blocks:  # the triangular factor has the inner products of the columns, in fewer rows
-        columns = np.column_stack([block.residual, block.jacobian])
-        factor = triangular_factor([columns * scale[block.rows, None]])
+        factor = triangular_factor([np.column_stack([block.residual, block.jacobian]) * scale[block.rows, None]])
         short.append(block._replace(residual=factor[:, 0], jacobian=factor[:, 1:]))
     tolerated = std.any(axis=0)
     residual = np.concatenate([block.residual for block in short])
@@ -580,7 +578,7 @@ def _scatter(estimate: Estimate) -> tuple[Float[np.ndarray, "m"], bool]:
     problem, goodness = estimate.study.problem, estimate.goodness
     doubtful = bool(goodness.systematic or goodness.beyond_tolerance)
     found = np.ones(estimate.residual.size)
-    for rows, test, misfit in zip(problem.row_slices, problem.tests, goodness.excesses, strict=True):
+    for rows, test, misfit in zip(problem.row_slices, problem.tests, goodness.excesses.values(), strict=True):
         residual, weights = estimate.residual[rows], estimate.row_weights[rows]
         if test.noise.is_known:
             doubtful |= not misfit.explained

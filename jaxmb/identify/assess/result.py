@@ -374,14 +374,11 @@ def found_parameters(
         initial: initial physical values [d].
         known: standard deviations and verdicts of u.
     """
-    free, found = study.free, {}
+    free, stds, found = study.free, known.std * study.free.slope(values), {}
     for i, names in enumerate(free.tied):
-        value = float(values[i])
-        if free.logarithmic[i]:
-            std_log, std = float(known.std[i]), float(known.std[i]) * value
-        else:
-            std = float(known.std[i]) * float(free.width[i])
-            std_log = std / abs(value) if value != 0.0 else math.inf
+        value, std = float(values[i]), float(stds[i])
+        relative = std / abs(value) if value != 0.0 else math.inf
+        std_log = float(known.std[i]) if free.logarithmic[i] else relative
         for name in names:
             p = Parameter(
                 value, std, std_log, unit(study.model, name), float(free.lower_value[i]), float(free.upper_value[i]),

@@ -192,7 +192,7 @@ def compared(entry: DeflectionEntry, problem: Problem, u: np.ndarray, known: Ide
     test = deflection_test("", identified, whole, gravity=entry.test.gravity)
     affine = test.evaluation.affine_view(problem.model, problem.free)
     displacements, slope = state_of_test(problem, test, u, affine)
-    deviations = propagated_std(slope, known)
+    of_model = zip(displacements.reshape(-1, 6), propagated_std(slope, known).reshape(-1, 6), strict=True)
     errors = [case.std.copy() for case in cases]
     if instruments is not None:
         common = common_errors(identified, cases, instruments, entry.test.gravity)
@@ -200,8 +200,8 @@ def compared(entry: DeflectionEntry, problem: Problem, u: np.ndarray, known: Ide
             std[case.measured] = np.hypot(std[case.measured], np.linalg.norm(changes, axis=1))
     points = [(case, std, p) for case, std in zip(cases, errors, strict=True) for p in range(len(case.points))]
     rows = list[DeflectionRow]()
-    for (case, std, p), *of_model in zip(points, displacements.reshape(-1, 6), deviations.reshape(-1, 6), strict=True):
-        numbers = case.displacement[p], std[p], *of_model
+    for (case, std, p), predicted in zip(points, of_model, strict=True):
+        numbers = case.displacement[p], std[p], *predicted
         mm, deg = [1e3 * x[:3] for x in numbers], [DEGREES * x[3:] for x in numbers]
         rows.append(DeflectionRow(entry.name, entry.role, case.name, case.points[p], *mm, *deg))
     return rows
@@ -324,8 +324,7 @@ def monte_carlo(estimate: Estimate, entries: Sequence[DeflectionEntry], draws: i
         x[k] = step.x
         unknown |= ~np.isfinite(step.identifiability.std)
         clipped += step.on_bound
-    identified = found.encode(estimate.values)
-    slope = np.where(found.reciprocal, 1.0 / np.where(found.reciprocal, identified, 1.0) ** 2, 1.0)
+    slope = np.where(found.reciprocal, estimate.values**2, 1.0)
     values = np.stack([found.decode(c) for c in x])
     return MonteCarlo(values, np.where(unknown, np.inf, slope * x.std(axis=0, ddof=1)), clipped)
 
@@ -441,9 +440,7 @@ class DeflectionMetrics(KindMetrics):
             for entry in entries
             for row in compared(entry, estimate.study.problem, estimate.u, estimate.identifiability)
         ]
-
-        roles = dict.fromkeys(entry.role for entry in entries)
-        of_role = {role: [row for row in rows if row.role == role] for role in roles}
+        of_role = {entry.role: [row for row in rows if row.role == entry.role] for entry in entries}
         explained = [
             {role: gaps(each, unit)["explained_percent"] for role, each in of_role.items()} for unit in ("mm", "deg")
         ]
@@ -465,10 +462,11 @@ class DeflectionMetrics(KindMetrics):
             return metrics
         draws = max((i.draws for entry in fitted if (i := entry.source.instruments) is not None), default=0)
         robust = any(is_robust(entry.test) for entry in fitted)
-        settled = convergence(estimate.linear, estimate.seed, robust)
         drawn = monte_carlo(estimate, fitted, draws, robust) if draws > 1 else None
         return dataclasses.replace(
-            metrics, table2=_table2(estimate, estimate.linear, drawn), convergence=_settling(estimate.study, settled)
+            metrics,
+            table2=_table2(estimate, estimate.linear, drawn),
+            convergence=_settling(estimate.study, convergence(estimate.linear, estimate.seed, robust)),
         )
 
 
@@ -479,18 +477,19 @@ def deflection_remarks(
     fitted, linear = [entry for entry in entries if entry.role == "fit"], estimate.linear
     if linear is None or not fitted:
         return size_remarks(fitted), []
-    causes = factor_remarks(fitted, functools.partial(unexplained_share, estimate.study, linear))
-    causes += size_remarks(fitted)
+    share = functools.partial(unexplained_share, estimate.study, linear)
+    causes = [*factor_remarks(fitted, share), *size_remarks(fitted)]
     if not (causes or linear.step.misfit.explained or estimate.goodness.misfit_tolerated):
         causes = [CAUSES]
-    doubts = spring_remarks(estimate.study.machine_with(estimate.model))
-    doubts += [
-        f"{line.parameter} ended on its bound in {line.clipped} of {line.draws} draws, so that its standard"
-        " deviation is too small"
-        for line in metrics.table2 or ()
-        if line.clipped
+    return causes, [
+        *spring_remarks(estimate.study.machine_with(estimate.model)),
+        *(
+            f"{line.parameter} ended on its bound in {line.clipped} of {line.draws} draws, so that its standard"
+            " deviation is too small"
+            for line in metrics.table2 or ()
+            if line.clipped
+        ),
     ]
-    return causes, doubts
 
 
 def size_remarks(entries: Sequence[DeflectionEntry]) -> list[str]:
@@ -523,21 +522,19 @@ def spring_remarks(machine: Machine) -> list[str]:
 
 
 def _table2(estimate: Estimate, linear: LinearSystem, drawn: MonteCarlo | None) -> tuple[ErrorRow, ...]:
-    study, fit, rows = estimate.study, linear.step, []
+    study, fit, rows, slope = estimate.study, linear.step, [], estimate.study.free.slope(estimate.values)
     for i, (name, value) in enumerate(zip(study.free.names, estimate.values, strict=True)):
-        known = bool(np.isfinite(fit.identifiability.std[i]))
-        scale = study.free.slope(estimate.values)[i]
         # from the instruments only, as the draws: not inflated by a misfit
-        first_order = float("inf") if fit.on_bound[i] else float(fit.identifiability.std[i] * scale)
+        linear_error = float(np.inf if fit.on_bound[i] else (fit.identifiability.std * slope)[i])
         error = float(drawn.std[i]) if drawn is not None else np.nan
         rows.append(
             ErrorRow(
                 parameter=name,
-                value=float(value) if known else None,
+                value=float(value) if np.isfinite(fit.identifiability.std[i]) else None,
                 error=error,
                 percent=100.0 * error / abs(value) if value != 0.0 else np.nan,
-                linear_error=first_order,
-                linear_percent=100.0 * first_order / abs(value) if value != 0.0 else np.nan,
+                linear_error=linear_error,
+                linear_percent=100.0 * linear_error / abs(value) if value != 0.0 else np.nan,
                 draws=0 if drawn is None else len(drawn.values),
                 clipped=0 if drawn is None else int(drawn.clipped[i]),
             )
@@ -630,8 +627,9 @@ def _candidates(entries: Sequence[Entry]) -> Iterator[tuple[str, Cases]]:
     cases = [entry.source.cases for entry in entries]
     every = [case for some in cases for case in some]
     whole, translations, rotations = np.ones(6), np.repeat([1.0, 0.0], 3), np.repeat([0.0, 1.0], 3)
-    columns: list[tuple[str, dict[str, float], str, np.ndarray, int | None]]
-    columns = [("all displacements", FACTORS, "displacement", whole, None)]
+    columns: list[tuple[str, dict[str, float], str, np.ndarray, int | None]] = [
+        ("all displacements", FACTORS, "displacement", whole, None)
+    ]
     measured = np.any([case.measured.any(axis=0) for case in every], axis=0)
     if measured[:3].any() and measured[3:].any():
         columns += [

@@ -42,9 +42,8 @@ class FrfMetrics(KindMetrics):
         """Metrics of a fit; see `KindMetrics`."""
         errors, by_name, held_out = {}, {}, {}
         for entry, view, rows in estimate.of(entries):
-            test = entry.test
-            by_name[entry.name] = _jq_percent(test, view)
-            errors[entry.name] = test.log_error(estimate.residual[rows])
+            by_name[entry.name] = _jq_percent(entry.test, view)
+            errors[entry.name] = entry.test.log_error(estimate.residual[rows])
         for entry in entries:
             if entry.role == "check":
                 into = held_out if entry.name in errors else by_name  # lines held out share the name of their test
@@ -70,9 +69,8 @@ def frf_remarks(estimate: Estimate, entries: Sequence[FrfEntry], metrics: FrfMet
     """Likely causes of FRFs that the machine does not reproduce, and doubts on FRFs that the machine lacks."""
     found = dict[str, list[tuple[str, FrfMisfit]]]()
     for entry, view, _ in estimate.of(entries):
-        test = entry.test
-        poor = test.name in estimate.goodness.not_reproduced
-        off = frf_misfit(test, np.asarray(test.predict(view)), poor, undamped(estimate))
+        poor = entry.name in estimate.goodness.not_reproduced
+        off = frf_misfit(entry.test, np.asarray(entry.test.predict(view)), poor, undamped(estimate))
         if off is not None:
             found.setdefault(off.cause, []).append((entry.name, off))
     sentences = []
@@ -122,8 +120,7 @@ class ModesMetrics(KindMetrics):
         names = (*model.coordinates, *model.springs, *model.beams)
         for entry, view, _ in estimate.of(entries):
             test = entry.test
-            paired = predict_modes(test, view)
-            frequency, damping, share, likeness = (np.asarray(x) for x in paired[:4])
+            frequency, damping, share, likeness = (np.asarray(x) for x in predict_modes(test, view)[:4])
             lines += [
                 ModePair(
                     posture=entry.name,
@@ -174,20 +171,13 @@ def frf_misfit(test: FrfTest, fitted: np.ndarray, poor: bool, undamped: bool) ->
     reversed_time = is_judged and _other_sign_of_time(test, measured, fitted, used)
     if not (reversed_time or (is_judged and poor)):
         return None
-    if reversed_time:
-        cause = "its phases have the opposite sign: are the FRFs for exp(-j omega t)?"
-    else:
-        cause = _cause(test, measured, fitted, used)
+    of_sign = "its phases have the opposite sign: are the FRFs for exp(-j omega t)?"
+    cause = of_sign if reversed_time else _cause(test, measured, fitted, used)
     cause = cause if poor else f"every damping is on its lower bound and {cause}"
-    return FrfMisfit(cause, *_size(test, measured, fitted, used))
-
-
-def _size(test: FrfTest, measured: np.ndarray, fitted: np.ndarray, used: np.ndarray) -> tuple[float, float]:
-    """Root mean square errors of magnitude (factor) and phase (degrees), lines weighted by their noise."""
+    # lines are weighted by their noise
     error, counts = np.log(measured[used] / fitted[used]), np.asarray(test.noise_std)[used] ** -2.0
-    squares = np.real(error) ** 2, np.imag(error) ** 2
-    factor, angle = (math.sqrt(float(np.sum(counts * each) / np.sum(counts))) for each in squares)
-    return math.exp(min(factor, 100.0)), math.degrees(angle)
+    factor, angle = (np.sqrt(np.average(part(error) ** 2, weights=counts)) for part in (np.real, np.imag))
+    return FrfMisfit(cause, math.exp(min(factor, 100.0)), math.degrees(angle))
 
 
 def _cause(test: FrfTest, measured: np.ndarray, fitted: np.ndarray, used: np.ndarray) -> str:
@@ -250,8 +240,7 @@ def _other_sign_of_time(test: FrfTest, measured: np.ndarray, fitted: np.ndarray,
     2 accelerance. For receptance and accelerance that is the sign of the imaginary part. Without driving-point FRFs,
     the signs of real and imaginary parts are compared with the fitted ones.
     """
-    driven = np.array([[o == i for i in test.inputs] for o in test.outputs])
-    driving_point = used & driven
+    driving_point = used & np.array([[o == i for i in test.inputs] for o in test.outputs])
     if driving_point.any() and test.derivatives != 1:
         absorbed = np.real(measured / 1j ** (test.derivatives - 1))[driving_point]
         as_is, conjugate, opposite = (

@@ -141,15 +141,13 @@ def _rows(estimate: Estimate, entry: PoseEntry, found: _Estimated | None) -> lis
     study, whole = estimate.study, entry.test.at_all_points(estimate.model)
     test = dataclasses.replace(whole, scatter=None)
     initial = cast(PoseTest, test_at(test, study.free, estimate.run.initial))
-    start = study.free.apply(study.model, estimate.run.initial)
-    before = np.asarray(compiled_errors(initial, initial.view(start)))
+    before = np.asarray(compiled_errors(initial, initial.view(study.free.apply(study.model, estimate.run.initial))))
     residual, slope = _residual_and_slope(estimate, entry, test)
     std = np.asarray(test.std)
     random = _random_displacement(estimate, entry, whole)
     residual, slope = (each - random.change @ own for each, own in zip((residual, slope), random.fitted, strict=True))
     # the misfit of its own fitted rows, if it has any, not that of other tests
-    of_tests = zip(study.fitted, estimate.goodness.excesses, strict=True)
-    excess = {each.name: own for each, own in of_tests}.get(entry.name, estimate.goodness.excess)
+    excess = estimate.goodness.excesses.get(entry.name, estimate.goodness.excess)
     if found is not None:
         noise = np.asarray(dataclasses.replace(test, deviation=found.deviation).std)
     else:
@@ -175,15 +173,13 @@ def _rows(estimate: Estimate, entry: PoseEntry, found: _Estimated | None) -> lis
     size, points = (len(entry.source.row), len(test.points)), test.points
     measured = np.isin(test.component, entry.test.component)
     errors = (np.where(measured, values, np.nan) for values in (before, residual * std))
-    poses, upward = predicted_poses(test, estimate.model)
-    poses, upward = _displaced(test, poses, upward, -std * (random.change @ random.fitted[0]))
-    kinds = np.array(test.kinds)
-    upward = np.where(kinds[:, 2:3], upward, np.nan)
+    change = -std * (random.change @ random.fitted[0])
+    poses, upward = _displaced(test, *predicted_poses(test, estimate.model), change)
     length = np.linalg.norm(poses[..., :3, 3], axis=-1)[..., None] + float(test.offset)
-    distance = np.where(kinds[:, 3:], length, np.nan)
     turns = [[rotation_vector_of(pose) for pose in row] for row in poses[..., :3, :3]]
-    columns = [_by_point(test, values, size) for values in (*errors, np.sqrt(variance))]
-    columns.append(np.concatenate([poses[..., :3, 3], np.reshape(turns, (*size, 3)), upward, distance], axis=-1))
+    predicted = np.concatenate([poses[..., :3, 3], np.reshape(turns, (*size, 3)), upward, length], axis=-1)
+    predicted[..., 6:] = np.where(np.repeat(test.kinds, (0, 0, 3, 1), axis=1), predicted[..., 6:], np.nan)
+    columns = [*(_by_point(test, values, size) for values in (*errors, np.sqrt(variance))), predicted]
     names = [test.stations[k] if test.stations else "" for k in np.asarray(test.station).tolist()]
     return [
         PoseRow(entry.name, entry.role, row, point, names[t], *(column[t, p] for column in columns))

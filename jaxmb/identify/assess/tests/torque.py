@@ -181,8 +181,9 @@ def _held_out_errors(
     """
     stated, free = estimate.goodness.budget, estimate.study.free
     if stated is not None:
-        beside = estimate.systematic_covariance - stated.covariance
-        estimate = dataclasses.replace(estimate, systematic_covariance=beside)
+        estimate = dataclasses.replace(
+            estimate, systematic_covariance=estimate.systematic_covariance - stated.covariance
+        )
 
     def variance_of(entry: TorqueEntry) -> np.ndarray:
         slope = entry.test.linear.equations(estimate.study.model, free).matrix * free.slope(estimate.values)
@@ -320,9 +321,8 @@ def _base_rows(estimate: Estimate, entries: Sequence[TorqueEntry]) -> tuple[tupl
     """Base parameters of the identified machine that depend on free parameters."""
     free, names = estimate.study.free, regressor_names(estimate.model)
     found = entries[0].test.linear.combinations(estimate.study.model, free)
-    by_value = free.slope(estimate.values)
     # derivative of each base parameter by each entry of u
-    slope = found.matrix @ affine_map(estimate.study.model, free, names)[0] * by_value
+    slope = found.matrix @ affine_map(estimate.study.model, free, names)[0] * free.slope(estimate.values)
     own = np.flatnonzero(slope.any(axis=1))
     freely = slope[own] / np.linalg.norm(slope[own], axis=1, keepdims=True)
     unrelated = _unrelated(freely, free, names)
@@ -358,9 +358,8 @@ def _deviations(
     """
     weights = estimate.row_weights
     if estimate.linear is not None:
-        step = estimate.linear.step
-        wide = np.arange(weights.size) < estimate.study.problem.data_rows
-        weights = np.where(wide, step.misfit.widening**2, 1.0) * weights
+        is_data = np.arange(weights.size) < estimate.study.problem.data_rows
+        weights = np.where(is_data, estimate.linear.step.misfit.widening**2, 1.0) * weights
     std = deviations(np.concatenate([information_rows(estimate.jacobian, weights), unrelated]), combinations)
     return np.sqrt(std**2 + np.einsum("bi,ij,bj->b", combinations, estimate.systematic_covariance, combinations))
 
@@ -564,10 +563,10 @@ def _disagreement(
 
 def beyond_noise(estimate: Estimate, entries: Sequence[TorqueEntry]) -> list[str]:
     """A sentence where the residual is larger than the recorded torque above the band of the motion."""
-    fitted = [each for each in estimate.of(entries) if each[0].source.noise_estimated]
     found = [
         f"{name} ({100.0 * missed / measured:.2g} % of its torque)" if measured else f"{name} (torque 0)"
-        for entry, view, _ in fitted
+        for entry, view, _ in estimate.of(entries)
+        if entry.source.noise_estimated
         for name, measured, missed, bound in zip(
             entry.source.coordinates, *entry.test.sizes(view), entry.source.noise_bound, strict=True
         )
