@@ -82,10 +82,9 @@ class Corrected:
     def about(self, joint: "JointFit", errors: Sequence[StatedError], tolerances: Tolerances | None) -> "Corrected":
         """The residual with the errors of a joint fit, but without their effect to first order, as of a description
         whose tolerances have a linear effect."""
-        known, sizes = [error.key for error in self.errors], np.zeros(len(self.errors))
-        for error, size in zip(errors, joint.sizes, strict=True):
-            sizes[known.index(error.key)] = size * error.std(tolerances)
-        return dataclasses.replace(self, origin=sizes, known=joint.fitted - joint.residual)
+        sizes = {error.key: size * error.std(tolerances) for error, size in zip(errors, joint.sizes, strict=True)}
+        origin = np.array([sizes.get(error.key, 0.0) for error in self.errors])
+        return dataclasses.replace(self, origin=origin, known=joint.fitted - joint.residual)
 
     @property
     def of_machine(self) -> int:

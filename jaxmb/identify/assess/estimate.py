@@ -157,9 +157,8 @@ def goodness_of_fit(solution: Solution, step: LinearStep | None = None) -> Goodn
         test, text = entry.test, entry.source.gross_errors(entry.test, model, solution.jacobian[rows])
         if text and not (allowed and misfit_tolerated):
             gross[test.name] = text
-        share = 0.0
-        if test.lines is not None and not allowed:
-            share = test.lines.systematic(solution.residual[rows], solution.row_weights[rows])
+        lines = None if allowed else test.lines
+        share = 0.0 if lines is None else lines.systematic(solution.residual[rows], solution.row_weights[rows])
         is_visible = own.factor * (test.noise.nominal or 0.0) > LEAST_LOG_RESIDUAL
         if share >= SYSTEMATIC and is_visible and (not test.noise.is_known or own.factor > LEAST_RESIDUAL):
             systematic[test.name] = share
@@ -457,8 +456,7 @@ def jackknife_covariance(estimate: Estimate, labels: Int[np.ndarray, "m"]) -> Fl
     whole = scaled.T @ scaled
     for group in np.unique(labels[labels >= 0]):
         own = np.flatnonzero(labels == group)
-        rest = whole - scaled[own].T @ scaled[own]
-        values, vectors = np.linalg.eigh(rest)
+        values, vectors = np.linalg.eigh(whole - scaled[own].T @ scaled[own])
         known = values > COUPLED * values[-1]
         step = vectors[:, known] / values[known] @ (vectors[:, known].T @ (scaled[own].T @ residual[own]))
         steps.append(np.where(np.linalg.norm(vectors[:, ~known], axis=1) > COUPLED, 0.0, step) / scale)

@@ -103,10 +103,11 @@ def identify(
     """
     # The matrices are small: on a busy machine several LAPACK threads take up to a hundred times longer than one.
     with threadpool_limits(1, user_api="blas"), warnings_as_remarks() as warned:
-        if study.solver.is_linear:
-            result = _fit_by_linear_step(study, seed)
-        else:
-            result = _fit_by_search(study, seed, state_file, resume, report)
+        result = (
+            _fit_by_linear_step(study, seed)
+            if study.solver.is_linear
+            else _fit_by_search(study, seed, state_file, resume, report)
+        )
     if report is not None and study.solver.is_linear:
         report(Report(1, 1, "linear step", 1, result.cost))
     timed = {"total": study.read_seconds + result.seconds["total"], "read": study.read_seconds}
@@ -324,10 +325,12 @@ def _modes(estimate: Estimate, rows: np.ndarray) -> tuple[Mode, ...]:
         if vibration is not None:
             found = jax.tree.map(np.asarray, modes(view.tangent))
             found = select_modes(found, found.frequency_hz <= vibration.band_end_hz)
-            motion = vibration.test, study.model, study.free, estimate.u, view.tangent
-            std = np.where(estimate.std_unknown, np.inf, mode_deviations(*motion, found, rows, affine))
-            columns = (found.frequency_hz, found.damped_frequency_hz, found.damping_ratio, *std.T)
-            lines += [Mode(entry.name, *row) for row in np.array(columns).T.tolist()]
+            std = mode_deviations(
+                vibration.test, study.model, study.free, estimate.u, view.tangent, found, rows, affine
+            )
+            std = np.where(estimate.std_unknown, np.inf, std)
+            columns = np.column_stack([found.frequency_hz, found.damped_frequency_hz, found.damping_ratio, std])
+            lines += [Mode(entry.name, *row) for row in columns.tolist()]
     return tuple(lines)
 
 

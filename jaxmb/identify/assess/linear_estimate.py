@@ -383,16 +383,17 @@ class LinearHypothesisSearch:
 
         def residual_at(sizes: np.ndarray) -> np.ndarray:
             try:
-                residual = self.solved({}, of_sizes(sizes))[1]
+                return np.nan_to_num(self.solved({}, of_sizes(sizes))[1], nan=1e6)
             except OutOfReachError:
                 return np.full(self.metric.scale.size, 1e6)
-            return np.nan_to_num(residual, nan=1e6)
 
         def secant(sizes: np.ndarray) -> np.ndarray:
             half = 0.5 * (error.step / error.typical or STEP * np.maximum(1.0, np.abs(sizes)))
             before, behind = np.maximum(sizes - half, low), np.minimum(sizes + half, high)
-            each = np.eye(sizes.size, dtype=bool)
-            changes = [residual_at(np.where(k, behind, sizes)) - residual_at(np.where(k, before, sizes)) for k in each]
+            changes = [
+                residual_at(np.where(k, behind, sizes)) - residual_at(np.where(k, before, sizes))
+                for k in np.eye(sizes.size, dtype=bool)
+            ]
             return np.transpose(changes) / (behind - before)
 
         low, high = np.array([each.bounds for each in errors]).T / typical

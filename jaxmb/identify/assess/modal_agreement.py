@@ -57,9 +57,7 @@ def mode_shares(model: Model, free: FreeParameters, test: Test, values: Float[np
     for i, name in enumerate(free.names):
         if values[i] == 0.0 or not before.size:
             continue
-        changed = values.copy()
-        changed[i] *= 1.0 + STEP
-        after = eigenvalues(changed)
+        after = eigenvalues(np.where(np.arange(values.size) == i, values * (1.0 + STEP), values))
         after = after[np.argmin(np.abs(after[:, None] - before), axis=0)]
         if name.split(".")[0] in OF_DAMPING:
             ratio = (np.real(after) / np.abs(after)) / (np.real(before) / np.abs(before))

@@ -266,13 +266,11 @@ def further_springs(
     places = {compliance_key(name): name for name in turns if name.startswith(FURTHER)}
     for end in sorted(found, key=lambda end: end.chi_square):
         error, drop = end.hypothesis.error, plain - end.chi_square
-        springs_there = [places[each.key] for each in end.hypothesis.fitted if each.key in places]
-        if error is not None and len(springs_there) == 1 and end.size > 0.0 and drop > least:
-            (place,) = springs_there
-            explains = min(drop / max(plain - noise, least), 1.0)
-            unit = "N m/rad" if turns[place] else "N/m"
-            if explains > LINEAR:
-                springs.append(FurtherSpring(place, 1.0 / (end.size * error.typical), unit, explains))
+        found_here = [places[each.key] for each in end.hypothesis.fitted if each.key in places]
+        explains = min(drop / max(plain - noise, least), 1.0)
+        if error is not None and len(found_here) == 1 and end.size > 0.0 and drop > least and explains > LINEAR:
+            unit = "N m/rad" if turns[found_here[0]] else "N/m"
+            springs.append(FurtherSpring(found_here[0], 1.0 / (end.size * error.typical), unit, explains))
     return tuple(springs)
 
 

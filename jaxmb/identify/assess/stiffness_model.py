@@ -431,16 +431,18 @@ def _compensator(model: Model, variant: Variant, wider: float) -> CompensatorOut
     places = [place[label] for label in labels]
     together = correlation(variant.fit.covariance)[np.ix_(places, places)]
     fit = fit_compensator(compensated.angles, values, std, start, float(1.0 / values.mean()), correlation=together)
-    spring = SpringOutcome(
-        joint_stiffness=fit.joint_stiffness,
-        stiffness=fit.spring.stiffness,
-        free_length=fit.spring.free_length,
-        std=fit.std,
-        fitted_compliance=fit.compliance,
-        chi_square=fit.chi_square,
-        unsettled=None if fit.converged else True,
+    return dataclasses.replace(
+        outcome,
+        spring=SpringOutcome(
+            joint_stiffness=fit.joint_stiffness,
+            stiffness=fit.spring.stiffness,
+            free_length=fit.spring.free_length,
+            std=fit.std,
+            fitted_compliance=fit.compliance,
+            chi_square=fit.chi_square,
+            unsettled=None if fit.converged else True,
+        ),
     )
-    return dataclasses.replace(outcome, spring=spring)
 
 
 def _search_remarks(whole: Completion, outcome: CompensatorOutcome | None) -> list[str]:

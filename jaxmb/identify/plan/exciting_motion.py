@@ -208,7 +208,6 @@ def exciting_motion(
     names = regressor_names(model)
     base = base_parameters(model, free)
     chosen = [name for i, name in enumerate(names) if base.matrix[:, i].any()]
-    columns = np.eye(len(names))[:, [names.index(name) for name in chosen]]
     coordinates = [name for name in independent_coordinates(model) if name not in shaft_names(model)]
     std = torque_std if isinstance(torque_std, Mapping) else dict.fromkeys(coordinates, torque_std)
     check_known("torque_std: coordinate", std, coordinates)
@@ -216,12 +215,11 @@ def exciting_motion(
         finite_number(label, value, above=0.0)
     if not std:
         raise ValueError(f"torque_std is empty, expected that of at least one of {', '.join(coordinates)}")
-    measured = np.array([1.0 / std[name] if name in std else 0.0 for name in independent_coordinates(model)])
     sought = MotionProblem(
         names=tuple(chosen),
         size=np.ones(len(chosen)),
-        columns=columns,
-        weight=measured,
+        columns=np.eye(len(names))[:, [names.index(name) for name in chosen]],
+        weight=np.array([1.0 / std[name] if name in std else 0.0 for name in independent_coordinates(model)]),
         rate_hz=rate_hz,
         made=np.zeros((0, len(chosen))),
         base=base,

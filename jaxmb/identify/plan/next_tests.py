@@ -74,9 +74,8 @@ def improved(
     """
     from scipy.optimize import minimize
 
-    low, high = ends
     value = objective(operating_point, chosen, made, basis, criterion, where, ends)
-    first = np.stack([(c.q[where] - low) / (high - low) for c in chosen]).ravel()
+    first = np.stack([(c.q[where] - ends[0]) / (ends[1] - ends[0]) for c in chosen]).ravel()
     best = minimize(value, first, jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * first.size,
                     options={"maxiter": MOST_STEPS})  # fmt: skip
     if best.fun >= value(first)[0]:
@@ -409,9 +408,10 @@ def plan_poses(study: Study, operating_point: OperatingPoint, made: Float[np.nda
         check_known("[next]: station", [part.station], like.stations)
         station = like.stations.index(part.station)
     q = postures_of(part, np.asarray(study.model.reference), study.model)
-    candidates = _measured_at(like, q, station, study.free.apply(study.model, values))
     template: Any = study.origin.file.test[test_names(study.origin.file.test).index(like.name)]
-    candidates = with_scatter(candidates, study.model, template.scatter)
+    candidates = with_scatter(
+        _measured_at(like, q, station, study.free.apply(study.model, values)), study.model, template.scatter
+    )
     _, slope = state_of_test(study.problem, candidates, np.asarray(u))
     finite = np.isfinite(slope).all(axis=1).reshape(len(q), -1).all(axis=1)
     information = slope.reshape(len(q), -1, slope.shape[1])[finite]

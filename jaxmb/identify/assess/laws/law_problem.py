@@ -195,7 +195,7 @@ def fit_laws(problem: LawProblem, u: np.ndarray, coefficients: np.ndarray) -> La
         jnp.concatenate([free.upper, most]),
         jnp.asarray([*free.logarithmic, *(False for _ in most)]),
     )
-    x, objective, converged = _fit(problem, box, jnp.concatenate([jnp.asarray(u), jnp.asarray(coefficients)]))
+    x, objective, converged = _fit(problem, box, jnp.asarray(np.concatenate([u, coefficients])))
     return LawFit(np.asarray(x)[: free.size], np.asarray(x)[free.size :], float(objective), bool(converged))
 
 
@@ -226,8 +226,7 @@ def fit_by_test(study: Study, u: np.ndarray, parameter: str) -> tuple[LawProblem
 
 def law_state(problem: LawProblem, fitted: LawFit) -> tuple[np.ndarray, np.ndarray]:
     """Residual and Jacobian (u, then coefficients) at a fit, in units of the noise."""
-    x = jnp.concatenate([jnp.asarray(fitted.u), jnp.asarray(fitted.coefficients)])
-    residual, jacobian = _state(problem, x)
+    residual, jacobian = _state(problem, jnp.asarray(np.concatenate([fitted.u, fitted.coefficients])))
     return np.asarray(residual), np.asarray(jacobian)
 
 

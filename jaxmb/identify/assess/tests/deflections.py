@@ -455,8 +455,13 @@ class DeflectionMetrics(KindMetrics):
             )
             for entry in entries
         )
-        shares = {entry.name: deflection_budget(entry.test, estimate.model) for entry in entries}
-        metrics = cls(sets, explained[0], explained[1], tuple(rows), shares)
+        metrics = cls(
+            sets=sets,
+            explained_percent=explained[0],
+            explained_rotation_percent=explained[1],
+            deflections=tuple(rows),
+            budget={entry.name: deflection_budget(entry.test, estimate.model) for entry in entries},
+        )
         fitted = [entry for entry in entries if entry.role == "fit"]
         if estimate.linear is None or not fitted:
             return metrics
@@ -544,14 +549,10 @@ def _table2(estimate: Estimate, linear: LinearSystem, drawn: MonteCarlo | None) 
 
 def _settling(study: Study, settled: Convergence) -> Settling:
     """Median and central 90 % interval of each value, by number of load cases."""
-    by_name = {}
-    for i, name in enumerate(study.free.names):
-        by_count = settled.values[:, :, i].T
-        # Only where all orders determine the value, to avoid a selection bias.
-        determined = np.isfinite(by_count).all(axis=1)
-        bands = np.full((3, len(settled.counts)), np.nan)
-        bands[:, determined] = np.quantile(by_count[determined], (0.05, 0.5, 0.95), axis=1)
-        by_name[name] = Band(*bands)
+    # NaN where an order does not determine the value, to avoid a selection bias
+    values = np.where(np.isfinite(settled.values), settled.values, np.nan)
+    bands = np.quantile(values, (0.05, 0.5, 0.95), axis=0)
+    by_name = {name: Band(*bands[:, :, i]) for i, name in enumerate(study.free.names)}
     return Settling(tuple(settled.counts.tolist()), len(settled.values), by_name)
 
 

@@ -116,8 +116,13 @@ class PoseMetrics(KindMetrics):
             sets.append(PoseSet(entry.name, entry.role, pose_errors(own, "before"), pose_errors(own, "error")))
             rows += own
         held_out = [row for row in rows if row.role == "check" and row.is_measured]
-        errors = pose_errors(held_out, "error") if held_out else None
-        return cls(errors, tuple(sets), tuple(rows), mm or None, mrad or None)
+        return cls(
+            poses=pose_errors(held_out, "error") if held_out else None,
+            pose_sets=tuple(sets),
+            pose_rows=tuple(rows),
+            pose_std_mm=mm or None,
+            pose_std_mrad=mrad or None,
+        )
 
 
 class _Estimated(NamedTuple):
@@ -154,8 +159,7 @@ def _rows(estimate: Estimate, entry: PoseEntry, found: _Estimated | None) -> lis
         noise = std * (1.0 if excess is None or excess.explained else excess.factor)
     noise = noise * np.sqrt(1.0 + random.variance)
     # A parameter that is not known, as on a bound, lies somewhere within its bounds; fitted rows did not move it.
-    width = np.asarray(study.free.upper) - np.asarray(study.free.lower)
-    unknown = width / np.sqrt(12.0) if entry.role == "check" else 0.0
+    unknown = np.subtract(study.free.upper, study.free.lower) / np.sqrt(12.0) if entry.role == "check" else 0.0
     known, by_tolerances = estimate.identifiability, 0.0
     budget = estimate.goodness.budget
     if budget is not None:
@@ -202,13 +206,11 @@ def _variance_by_tolerances(
         test: the same with other components.
         slope: derivative of its residual by u.
     """
-    study = estimate.study
-    there = [dataclasses.replace(entry, test=test)]
-    described = DescribedTests(there, estimate.model, study.free, Tolerances(), study.exact)
+    study, there = estimate.study, dataclasses.replace(entry, test=test)
+    described = DescribedTests([there], estimate.model, study.free, Tolerances(), study.exact)
     plain, variance = described.residual({}), np.zeros(test.rows)
     for k, error in enumerate(budget.errors):
-        size = error.std(study.tolerances)
-        own = described.residual({error.key: size}) - plain
+        own = described.residual({error.key: error.std(study.tolerances)}) - plain
         variance += (budget.factors[k] * (own + slope @ budget.effect[:, k])) ** 2
     return variance
 

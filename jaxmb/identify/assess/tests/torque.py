@@ -367,14 +367,13 @@ def _deviations(
 def _centres(estimate: Estimate) -> tuple[CentreRow, ...]:
     """Centres of mass from free masses and first moments, c = h / m."""
     free, own, found = estimate.study.free, parameters(estimate.model), list[CentreRow]()
-    by_value = free.slope(estimate.values)
     single = {name for names in free.tied for name in names}
     for body in estimate.model.masses:
         names = [f"mass.{body}", *(f"first_moment.{body}.{axis}" for axis in "xyz")]
         mass = own[names[0]]
         if names[0] not in single or single.isdisjoint(names[1:]) or not mass > 0.0:
             continue
-        share = affine_map(estimate.study.model, free, names)[0] * by_value
+        share = affine_map(estimate.study.model, free, names)[0] * free.slope(estimate.values)
         known = [bool(np.isfinite(estimate.identifiability.std[row != 0.0]).all()) for row in share]
         for axis, name, is_known, row in zip("xyz", names[1:], known[1:], share[1:], strict=True):
             centre = own[name] / mass
@@ -469,21 +468,21 @@ def joint_rows(estimate: Estimate, entries: Sequence[TorqueEntry]) -> list[Joint
         for i, name in enumerate(source.coordinates):
             own = np.asarray(test.coordinate) == i
             there = estimate.model.further_friction[estimate.model.coordinates.index(name)]
-            part = JointRows(
-                name=name,
-                jacobian=estimate.jacobian[rows][own],
-                residual=estimate.residual[rows][own],
-                root=factor[own],
-                velocity=source.velocity[own],
-                load=carried[own],
-                by_delay=factor[own, None] * _by_delay(source.time_s[own], predicted[own], delays),
-                test=np.full(int(own.sum()), number_of_test),
-                tolerances=effects[rows][own],
-                absent=frozenset(
-                    k for k, family in FRICTION_KINDS.items() if family not in there and k not in source.friction_kinds
-                ),
+            parts.setdefault(name, []).append(
+                JointRows(
+                    name=name,
+                    jacobian=estimate.jacobian[rows][own],
+                    residual=estimate.residual[rows][own],
+                    root=factor[own],
+                    velocity=source.velocity[own],
+                    load=carried[own],
+                    by_delay=factor[own, None] * _by_delay(source.time_s[own], predicted[own], delays),
+                    test=np.full(int(own.sum()), number_of_test),
+                    tolerances=effects[rows][own],
+                    absent=frozenset(k for k, family in FRICTION_KINDS.items() if family not in there)
+                    - frozenset(source.friction_kinds),
+                )
             )
-            parts.setdefault(name, []).append(part)
     return [_of_all_tests(some) for some in parts.values()]
 
 

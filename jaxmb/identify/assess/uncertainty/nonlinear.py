@@ -60,8 +60,7 @@ def ambiguity(estimate: Estimate, fit: Fit, variances: Float[np.ndarray, "m"]) -
     others = equally_good(estimate, fit, variances)
     distance = np.max(np.abs(others - estimate.u), axis=0, initial=0.0)
     ambiguous = np.flatnonzero(distance > INTERVAL * known.std)
-    std = known.std.copy()
-    std[ambiguous] = distance[ambiguous]
+    std = np.where(distance > INTERVAL * known.std, distance, known.std)
     names, values = study.free.names, np.array([study.free.values(u) for u in (*others, estimate.u)])
     ranges = [f"{names[i]} ({values[:, i].min():.3g} to {values[:, i].max():.3g})" for i in ambiguous]
     remarks = (
