@@ -114,9 +114,9 @@ class _Problem:
 
     def best(self, matrix: np.ndarray, chosen: list[int]) -> int:
         """The candidate with the least criterion when added to M."""
-        if np.linalg.cond(matrix) < REGULAR:
-            values = -_gains(self.candidates, matrix, self.weight, self.criterion)
-        else:
+        if self.criterion == "D" and np.linalg.cond(matrix) < REGULAR:
+            values = -_gains(self.candidates, matrix)
+        else:  # decreases of a variance that is large before would be equal up to rounding
             values = _value(matrix + np.swapaxes(self.candidates, 1, 2) @ self.candidates, self.weight, self.criterion)
         if not self.repeat:
             values[chosen] = np.inf
@@ -203,15 +203,10 @@ def _rows(name: str, rows: np.ndarray | None, size: int) -> np.ndarray | None:
     return rows
 
 
-def _gains(
-    candidates: Float[np.ndarray, "c r d"], matrix: Float[np.ndarray, "d d"], weight: np.ndarray, criterion: Criterion
-) -> Float[np.ndarray, "c"]:
-    """Decrease of the criterion by each candidate, by the matrix determinant lemma and Woodbury's identity."""
-    product = candidates @ np.linalg.inv(matrix)
-    inner = np.eye(candidates.shape[1]) + product @ np.swapaxes(candidates, 1, 2)
-    if criterion == "D":
-        return np.linalg.slogdet(inner)[1]
-    return np.einsum("crr->c", np.linalg.solve(inner, product @ weight @ np.swapaxes(product, 1, 2)))
+def _gains(candidates: Float[np.ndarray, "c r d"], matrix: Float[np.ndarray, "d d"]) -> Float[np.ndarray, "c"]:
+    """Logarithm of the increase of det M by each candidate, by the matrix determinant lemma."""
+    inner = candidates @ np.linalg.inv(matrix) @ np.swapaxes(candidates, 1, 2)
+    return np.linalg.slogdet(np.eye(candidates.shape[1]) + inner)[1]
 
 
 def _value(matrix: Float[np.ndarray, "*c d d"], weight: np.ndarray, criterion: Criterion) -> Float[np.ndarray, "*c"]:

@@ -74,9 +74,10 @@ def test_tests_that_were_made_count():
 
 
 @pytest.mark.parametrize("criterion", ["D", "A"])
-def test_the_best_test_beside_barely_known_directions(criterion):
-    made = np.diag([1e-3, 1e-3, 3e3, 3e3])
-    for seed in range(5):
+@pytest.mark.parametrize("known", [1e-3, 0.1])
+def test_the_best_test_beside_barely_known_directions(known, criterion):
+    made = np.diag([known, known, 3e3, 3e3])
+    for seed in range(20):
         candidates = 1e3 * np.random.default_rng(seed).normal(size=(40, 4, 4))
         values = [worth(np.stack([made, c]), [0, 1], criterion) for c in candidates]
         assert choose_tests(candidates, 1, criterion, made=made).chosen == (int(np.argmin(values)),)

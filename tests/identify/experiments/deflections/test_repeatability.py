@@ -5,6 +5,7 @@ import pytest
 from scipy.linalg import block_diag
 
 from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.assess.tests.deflections import DeflectionMetrics
 from jaxmb.identify.experiments.tolerances import Instruments
 from jaxmb.identify.study.reading.deflections import measured_with
 from tests.identify.arm import FREE, loads, shapes, study_of
@@ -148,7 +149,10 @@ def test_a_fit_counts_errors_of_loads_and_postures(with_load_errors):
     errors = [c.displacement[0] - jacobian(c.q) @ (jacobian(c.q).T @ c.wrench / values) for c in cases]
     chi_square = sum(error @ weight @ error for error, weight in zip(errors, weights, strict=True))
     assert result.cost == pytest.approx(chi_square, rel=1e-3)
-    bars = [[*row.measured_std_mm / 1e3, *np.radians(row.measured_std_deg)] for row in result.metrics.deflections]
+    bars = [
+        [*row.measured_std_mm / 1e3, *np.radians(row.measured_std_deg)]
+        for row in result.metrics.of(DeflectionMetrics).deflections
+    ]
     np.testing.assert_allclose(bars, [np.sqrt(np.diag(np.linalg.inv(weight))) for weight in weights], rtol=1e-3)
     assert result.converged
 
