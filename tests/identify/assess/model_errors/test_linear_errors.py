@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
+from jaxmb.identify.assess.estimate import jackknife_covariance
 from jaxmb.identify.assess.hypotheses import FittedHypothesis, Hypothesis, Metric, drops
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.linear_estimate import _likely
@@ -94,6 +95,14 @@ def test_an_elastic_foundation_of_deflections_is_ranked_first(tmp_path, height, 
     assert error.text.startswith(f"{place}, of a stiffness of")  # a link 0.1 m longer explains as much
     assert first.place == place
     assert first.stiffness == pytest.approx(stiffness, rel=0.3)
+
+
+def test_a_jackknife_of_two_tests_is_half_of_the_difference_of_their_fits():
+    """Of 8 rows about 1 and 8 about 4; the residual is that at their mean."""
+    rows = np.repeat([1.0, 4.0], 8)
+    estimate: Any = types.SimpleNamespace(jacobian=-np.ones((16, 1)), residual=rows - 2.5)
+    labels = np.repeat([0, 1], 8)
+    assert jackknife_covariance(estimate, labels)[0, 0] ** 0.5 == pytest.approx(1.5)
 
 
 def test_standard_deviations_contain_the_difference_of_two_tests(tmp_path):
