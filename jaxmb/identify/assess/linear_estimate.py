@@ -445,10 +445,11 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
             break  # another one leaves noise alone
         found += (end for end in map(search.fitted, some) if end.is_plausible)
     singles = {end.hypothesis.error.key: end for end in found if end.hypothesis.error is not None}
-    for key in pairs.keys() & singles.keys():
+    for key in [key for key in pairs if key in singles]:
         both = search.fitted(pairs[key], singles[key].size)
-        parts = [search.fitted(Hypothesis(error)) for error in both.hypothesis.fitted]
-        found += [both] if is_lower(both, [singles[key], *parts], degrees) else []
+        if is_lower(both, [singles[key]], degrees):
+            parts = [search.fitted(Hypothesis(error)) for error in both.hypothesis.fitted]
+            found += [both] if is_lower(both, parts, degrees) else []
     if not found:
         return Explanations()
     least = min(end.chi_square for end in found)
