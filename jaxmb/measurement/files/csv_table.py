@@ -161,7 +161,13 @@ def _rows(lines: Iterator[tuple[int, str]], header: list[str]) -> np.ndarray:
             raise ValueError(
                 f"line {number} has {len(cells)} cells, expected {len(header)} (a comma in a number would be one more)"
             )
-        values.extend(_number(cell, number, column, header) for column, cell in enumerate(cells))
+        try:
+            if "_" in line:  # Python accepts 1_000 as a number
+                raise ValueError
+            values.extend(map(float, cells))
+        except ValueError:
+            del values[len(values) // len(header) * len(header) :]
+            values.extend(_number(cell, number, column, header) for column, cell in enumerate(cells))
         frequency = values[-len(header)]
         if not (np.isfinite(frequency) and frequency > before):
             raise ValueError(f"line {number}, column 1: frequency_hz is {frequency:g} after {before:g}, expected more")

@@ -200,7 +200,8 @@ def noise_between_peaks(frf: np.ndarray, decay_lines: float) -> np.ndarray:
 
 def peaks(height: np.ndarray) -> np.ndarray:
     """Indices of values higher than the two neighbours on both sides, the highest first."""
-    indices = 2 + np.flatnonzero(np.argmax(sliding_window_view(height, 5), axis=1) == 2)
+    windows = sliding_window_view(np.pad(height, 2, constant_values=np.inf), 5)
+    indices = np.flatnonzero(np.argmax(windows, axis=1) == 2)
     return indices[np.argsort(-height[indices], kind="stable")]
 
 
@@ -292,7 +293,7 @@ def _point(
     rows = _without(lines.background, lines.weight[:, :, None] * g[:, None] * participation.T[:, :, None])
     rows = np.swapaxes(rows, 1, 2).reshape(outputs, count, -1)
     size = np.linalg.norm(rows, axis=2)
-    columns, root = np.linalg.qr(np.swapaxes(rows / size[:, :, None], 1, 2))
+    columns, root = np.linalg.qr(np.swapaxes(rows / np.where(size > 0.0, size, 1.0)[:, :, None], 1, 2))
     y = lines.responses.reshape(outputs, -1, 1)
     components = _adjoint(columns) @ y
     residual = y - columns @ components

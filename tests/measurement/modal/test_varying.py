@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxmb.measurement.modal.varying import best_shifts, one_mode, window
+from jaxmb.measurement.modal.varying import best_shifts, one_mode, peaks, window
 from jaxmb.measurement.modal.varying_search import FIRST_STD, VaryingSearch
 
 LINES = np.linspace(8.0, 12.0, 201)
@@ -34,3 +34,9 @@ def test_two_modes_are_one_within_a_bandwidth_if_the_same_inputs_excite_them(hz,
     first = one_mode(POLE, np.array([1.0, 0.0], complex), FIRST_STD, 3)
     second = one_mode(POLE * hz / 10.0, np.array(row, complex), FIRST_STD, 3)
     np.testing.assert_array_equal(search._twins(first.and_also(second)), [twins, twins])
+
+
+def test_peaks_are_higher_than_two_neighbours_on_both_sides():
+    """The highest first; none of few lines, or at the ends."""
+    assert peaks(np.array([0.0, 1.0, 3.0, 2.0, 1.0, 1.0, 5.0, 5.0, 0.0, 9.0])).tolist() == [6, 2]
+    assert not any(peaks(np.arange(count, 0.0, -1.0)).size for count in (1, 3, 4, 6))
