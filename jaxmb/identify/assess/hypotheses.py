@@ -4,8 +4,9 @@ errors that are refitted and of their starts."""
 import dataclasses
 import functools
 import itertools
+import math
 import types
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -86,11 +87,14 @@ def _whitened(columns: Float[np.ndarray, "m *c"], stage: Stage) -> Float[np.ndar
     return found
 
 
+Drops = tuple[float, Float[np.ndarray, "c"], Float[np.ndarray, "c"]]
+
+
 def drops(
     residual: Float[np.ndarray, "m"], jacobian: Float[np.ndarray, "m d"], columns: Float[np.ndarray, "m c"]
-) -> tuple[float, Float[np.ndarray, "c"]]:
-    """Sum of squares of the residual beside the free parameters, and its decrease in a fit with each error, to first
-    order; all in units of the covariance.
+) -> Drops:
+    """Sum of squares of the residual beside the free parameters, and its decrease in a fit with each error and the
+    size of that, to first order; all in units of the covariance.
 
     Args:
         residual: of the fit.
@@ -101,7 +105,8 @@ def drops(
     beside, rest = svd.beside(columns), svd.beside(residual)
     own = np.sum(beside**2, axis=0)
     has_effect = own > 1e-12 * np.sum(columns**2, axis=0)
-    return float(rest @ rest), np.where(has_effect, (beside.T @ rest) ** 2 / np.where(has_effect, own, 1.0), 0.0)
+    sizes = np.where(has_effect, -(beside.T @ rest) / np.where(has_effect, own, 1.0), 0.0)
+    return float(rest @ rest), own * sizes**2, sizes
 
 
 class Hypothesis(NamedTuple):
@@ -113,7 +118,7 @@ class Hypothesis(NamedTuple):
     text: str = ""
     """Of alternatives."""
     beside: tuple[StatedError, ...] = ()
-    """Numbers that are fitted with an error: the damping of a missing elasticity, a second stiffness of it."""
+    """Those that are fitted with an error: the damping of a missing elasticity, a second error."""
 
     @property
     def fitted(self) -> tuple[StatedError, ...]:
@@ -140,15 +145,26 @@ class FittedHypothesis(NamedTuple):
     """Sum of squares of the residual in units of the noise alone; not known in searches."""
 
     @property
+    def sizes(self) -> Float[np.ndarray, "k"]:
+        """Sizes of the fitted errors over their typical ones."""
+        return self.x[self.x.size - len(self.hypothesis.fitted) :]
+
+    @property
     def size(self) -> float:
         """Size of an error over the typical one; 0 for alternatives."""
         return 0.0 if self.hypothesis.error is None else float(self.x[-1])
 
     @property
+    def _sizes(self) -> list[tuple[StatedError, float]]:
+        """Errors with their sizes, SI, the first one first; without dampings of missing elasticities."""
+        fitted = self.hypothesis.fitted
+        known = [(error, size * error.typical) for error, size in zip(fitted, self.sizes.tolist(), strict=True)]
+        return [each for each in known[::-1] if each[0].text or each[0].kind or len(fitted) == 1]
+
+    @property
     def surprise(self) -> float:
         """Size for comparisons of likelihood; 0 for alternatives."""
-        error = self.hypothesis.error
-        return 0.0 if error is None else error.surprise(self.size * error.typical)
+        return math.hypot(*(error.surprise(size) for error, size in self._sizes))
 
     @property
     def score(self) -> float:
@@ -158,17 +174,12 @@ class FittedHypothesis(NamedTuple):
     @property
     def is_plausible(self) -> bool:
         """Whether an error of this size is plausible."""
-        error = self.hypothesis.error
-        return error is None or error.is_plausible(self.size * error.typical)
+        return all(error.is_plausible(size) for error, size in self._sizes)
 
     @property
     def text(self) -> str:
-        """The hypothesis with its sizes; a damping has no text."""
-        fitted = self.hypothesis.fitted
-        sizes = self.x[self.x.size - len(fitted) :]
-        known = [(error, size) for error, size in zip(fitted, sizes, strict=True) if error.text or len(fitted) == 1]
-        texts = [error.described(float(size) * error.typical) for error, size in known[::-1]]
-        return " and ".join(texts) or self.hypothesis.text
+        """The hypothesis with its sizes."""
+        return " and ".join(error.described(size) for error, size in self._sizes) or self.hypothesis.text
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -276,8 +287,9 @@ MOST_NAMED = 4
 DRAWN = 16
 """Starts of refits between the bounds where data are not reproduced, as the fit may be in a local minimum: a factor of
 1000 on the FRFs of an arm of four joints is found from nine of them."""
-UNEQUAL = 0.1
-"""Compliance of one of two springs over that of the other, as a start."""
+SECOND, UNEQUAL = 3, 0.1
+"""Number of errors that are fitted beside the one that explains most, and compliance of one of two springs over that of
+the other, as a start."""
 SMALL = 5.0
 """Size over the typical one up to which an error with a tolerance ends the search if it leaves noise alone."""
 PARALLEL = 1e-8
@@ -348,57 +360,95 @@ def refitted(
         tried = {k: [similar[k], *tried[k]] for k in more}
         # of errors with one effect, only those that are more plausible
         refit([k for k in more if distinct[k] or similar[k].surprise < 0.99 * surprise][:TRIED])
-    known = {errors[k].key for k, end in found.items() if continues(end)}
-    pairs = {key: both for key, both in unequal(search.corrected.model, errors).items() if key in known}
-    parts = {error.key for both in pairs.values() for error in both.fitted}
-    refit([k for k in likely() if errors[k].key in parts])
-    by_key = {errors[k].key: end for k, end in found.items()}
-    split = [end for key, both in pairs.items() for end in _split(search, both, key, by_key)]
-    noise_alone = min([best, *(end.chi_square for end in split)]) <= enough
-    return [*by_key.values(), *split, *(() if noise_alone else _alternatives(search, at))]
+    ends = [*found.values(), *(() if best <= enough else _alternatives(search, at))]
+    return [*ends, *(_together(search, ends) if ends and search.allowance is None else ())]
 
 
 def _damped(search: HypothesisSearch, end: FittedHypothesis, key: str) -> FittedHypothesis:
     """The refit of a missing elasticity, with its damping (by key of the compliance) where that lowers the residual
     significantly: also of one that is noise, as it is compared with those of others."""
-    for damping in (error for error in search.corrected.errors if error.key == damping_key(key)):
+    fitted, own = end.hypothesis.fitted, damping_key(key)
+    for damping in (error for error in search.corrected.errors if error.key == own and error not in fitted):
         wider = end.hypothesis._replace(beside=(damping, *end.hypothesis.beside))
         damped = search.fitted(wider, np.insert(end.x, search.size, 0.0))
-        end = damped if is_lower(damped, [end], search.noise) else end
+        least = float(chdtri(1, FALSE_ALARM)) * max(damped.chi_square / search.noise, 1.0)
+        end = damped if end.chi_square - damped.chi_square > least else end
     return end
 
 
-def _split(
-    search: HypothesisSearch, both: Hypothesis, pair: str, found: Mapping[str, FittedHypothesis]
-) -> list[FittedHypothesis]:
-    """The refit of two springs of different stiffness, where it is better than those of the pair (key) and of each."""
-    keys, ends = (pair, *(error.key for error in both.fitted)), list[FittedHypothesis]()
-    for key, ratios in zip(keys, ((1.0, 1.0), (1.0, UNEQUAL), (UNEQUAL, 1.0)), strict=True):
-        if key in found:
-            first = np.append(found[key].x[: search.size], np.multiply(ratios, found[key].size))
-            ends.append(search.fitted(both, first, SCREENED))
-    best = min(ends, key=lambda end: end.chi_square)
-    end = _damped(search, search.fitted(both, best.x), pair)
-    return [end] if is_lower(end, [found[key] for key in keys if key in found], search.noise) else []
+def _together(search: HypothesisSearch, found: Sequence[FittedHypothesis]) -> list[FittedHypothesis]:
+    """Refits of two errors; see `together`."""
+    corrected, size, errors = search.corrected, search.size, search.corrected.errors
+    typical = np.array([error.typical for error in errors])
+
+    def beside(end: FittedHypothesis) -> Drops:
+        own, x = [errors.index(error) for error in end.hypothesis.fitted], np.zeros(len(errors))
+        x[own] = end.sizes * typical[own]
+        residual, jacobian = corrected.state(end.x[:size], x, np.arange(size + len(errors)))
+        columns = search.metric(jacobian[:, size:] * typical)
+        known = np.column_stack([search.metric(jacobian[:, :size]), columns[:, own]])
+        return drops(search.metric(residual), known, columns)
+
+    def fitted(both: Hypothesis, starts: Sequence[Start]) -> FittedHypothesis:
+        ends = (search.fitted(both, np.append(end.x[:size], sizes), SCREENED) for end, sizes in starts)
+        best = search.fitted(both, min(ends, key=lambda end: end.chi_square).x)
+        for error in both.fitted:
+            best = _damped(search, best, error.key)
+        return best
+
+    return together(found, errors, corrected.model, beside, fitted, search.enough)
 
 
-def unequal(model: Model, errors: Iterable[StatedError]) -> dict[str, Hypothesis]:
-    """Two different springs in place of each pair of further springs that yield alike, by key of the pair."""
-    known, names = {error.key: error for error in errors}, model.coordinates
-    pairs = {of: [known[compliance_key(names[i])] for i in pair] for of, pair in rocking(model).items()}
-    return {compliance_key(of): Hypothesis(one, beside=(other,)) for of, (one, other) in pairs.items()}
+Start = tuple[FittedHypothesis, Float[np.ndarray, "k"]]
+"""A fit, and sizes of the errors of another hypothesis over their typical ones."""
 
 
-def is_lower(end: FittedHypothesis, others: Iterable[FittedHypothesis], noise: float) -> bool:
-    """Whether a hypothesis with one number more than others leaves a significantly lower sum of squares than each.
+def together(
+    found: Sequence[FittedHypothesis], errors: Sequence[StatedError], model: Model,
+    beside: Callable[[FittedHypothesis], Drops], fitted: Callable[[Hypothesis, Sequence[Start]], FittedHypothesis],
+    enough: float,
+) -> list[FittedHypothesis]:  # fmt: skip
+    """Refits of two errors with a significantly lower sum of squares than those of each: of springs that yield alike
+    their two stiffnesses; the error that explains most and each of those that explain most beside it, where both leave
+    noise alone.
 
     Args:
-        end: the hypothesis.
-        others: refitted too.
-        noise: degrees of freedom.
+        found: refitted hypotheses.
+        errors: all.
+        model: with further springs.
+        beside: what each error explains beside one.
+        fitted: the refit of a hypothesis from the best start.
+        enough: largest sum of squares of noise alone.
     """
-    least = float(chdtri(1, FALSE_ALARM)) * max(end.chi_square / noise, 1.0)
-    return min(other.chi_square for other in others) - end.chi_square > least
+    known, names = {error.key: error for error in errors}, model.coordinates
+    single = {end.hypothesis.error.key: end for end in found if end.hypothesis.error is not None}
+    springs = {compliance_key(of): [compliance_key(names[i]) for i in pair] for of, pair in rocking(model).items()}
+    pairs = {pair: keys for pair, keys in springs.items() if pair in single}
+    tried, least = list[tuple[Hypothesis, list[Start], float]](), float(chdtri(1, FALSE_ALARM / len(errors)))
+    for pair, (one, other) in pairs.items():
+        ratios = {pair: (1.0, 1.0), other: (1.0, UNEQUAL), one: (UNEQUAL, 1.0)}
+        starts = [(single[key], np.multiply(single[key].size, each)) for key, each in ratios.items() if key in single]
+        tried.append((Hypothesis(known[one], beside=(known[other],)), starts, np.inf))
+    order = sorted(found, key=lambda end: end.chi_square)
+    alone = (end for end in order if end.hypothesis.error is not None and end.hypothesis.error.key not in springs)
+    for best in {id(end): end for end in (order[0], next(alone, order[0]))}.values():
+        first = best.hypothesis
+        if first.error is None:
+            continue
+        _, less, sizes = beside(best)
+        # springs that yield alike are no second error beside each other, nor beside both
+        of_first = {key for error in first.fitted for key in (error.key, *springs.get(error.key, ()))}
+        of_first |= {key for keys in pairs.values() if not of_first.isdisjoint(keys) for key in keys}
+        others = [k for k, error in enumerate(errors) if of_first.isdisjoint([error.key, *springs.get(error.key, ())])]
+        scores = {k: less[k] - prior(errors[k].surprise(sizes[k] * errors[k].typical)) for k in others}
+        for k in sorted(others, key=lambda k: -scores[k])[:SECOND]:
+            size = np.clip(sizes[k], *np.divide(errors[k].bounds, errors[k].typical))
+            second = first._replace(beside=(errors[k], *first.beside))
+            tried += [(second, [(best, np.append(size, best.sizes))], enough)] if less[k] > least else []
+    ends = [
+        (fitted(both, starts), min(most, *(of.chi_square - least for of, _ in starts))) for both, starts, most in tried
+    ]
+    return [end for end, most in ends if end.chi_square <= most]
 
 
 def _in_single_tests(search: HypothesisSearch, u: np.ndarray) -> list[tuple[list[int], HypothesisSearch]]:
@@ -520,7 +570,7 @@ def _expected(
         # columns parallel to an earlier one, such as those of all tests and of a single test
         unit = columns / np.maximum(np.linalg.norm(columns, axis=0), np.finfo(float).tiny)
         repeated = np.any(np.triu(np.abs(unit.T @ unit), 1) > 1.0 - PARALLEL, axis=0)
-        rest, less = drops(search.metric(residual), search.metric(jacobian[:, :size]), columns)
+        rest, less, _ = drops(search.metric(residual), search.metric(jacobian[:, :size]), columns)
         less[repeated] = 0.0
         expected[p] = rest - less
         distinct |= ~repeated

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import jax.numpy as jnp
 import numpy as np
 import scipy
+from jaxtyping import Float
 from scipy.special import chdtri, fdtri
 
 from jaxmb.identify.assess.budget import errors_of_machine, finite
@@ -21,13 +22,14 @@ from jaxmb.identify.assess.estimate import (
     jackknife_std,
 )
 from jaxmb.identify.assess.hypotheses import (
+    Drops,
     FittedHypothesis,
     Hypothesis,
     Metric,
+    Start,
     drops,
-    is_lower,
     single_and_common,
-    unequal,
+    together,
 )
 from jaxmb.identify.assess.kinds import with_systematic_errors
 from jaxmb.identify.assess.model_errors import (
@@ -365,12 +367,12 @@ class LinearHypothesisSearch:
         x = linear_fit(matrix, measured, np.ones(measured.size), *bounds).values
         return x, matrix @ x - measured
 
-    def fitted(self, hypothesis: Hypothesis, size: float | None = None) -> FittedHypothesis:
+    def fitted(self, hypothesis: Hypothesis, starts: Sequence[Float[np.ndarray, "k"]] = ()) -> FittedHypothesis:
         """Fit of a hypothesis.
 
         Args:
             hypothesis: the hypothesis.
-            size: start of the sizes of its errors over the typical ones; None for 0 and the starts of its error.
+            starts: of the sizes of its errors over the typical ones; none for 0 and the starts of its error.
         """
         error, errors = hypothesis.error, hypothesis.fitted
         if error is None:
@@ -397,22 +399,22 @@ class LinearHypothesisSearch:
             return np.transpose(changes) / (behind - before)
 
         low, high = np.array([each.bounds for each in errors]).T / typical
-        starts = [0.0, *np.divide(error.starts, error.typical)] if size is None else [size]
-        starts = [np.full(typical.size, start) for start in starts if np.all((low <= start) & (start <= high))]
+        starts = starts or [*np.divide([[0.0, *error.starts]], error.typical).T]
+        starts = [start for start in starts if np.all((low <= start) & (start <= high))]
         residuals = [residual_at(start) for start in starts]
         costs = [float(of_start @ of_start) for of_start in residuals]
         # where free parameters share a scale, all starts fit alike and have no minimum: the first is kept
-        first = next(k for k, cost in enumerate(costs) if cost <= (1.0 + SAME) * min(costs))
+        best = next(k for k, cost in enumerate(costs) if cost <= (1.0 + SAME) * min(costs))
         # the first step is as large as the start: of a compliance from its bound it would end the fit
         margin = 1e-2 * np.maximum(np.where(np.isfinite(low), np.abs(low), 0.0), 1.0)
-        inside = np.clip(starts[first], low + margin, high)
+        inside = np.clip(starts[best], low + margin, high)
         found = scipy.optimize.least_squares(
             residual_at, inside, secant, bounds=(low, high), x_scale=np.maximum(np.abs(inside), 1.0),
             ftol=1e-4 if error.step else 1e-6, max_nfev=MOST_STEPS,
         )  # fmt: skip
         sizes, residual = found.x, found.fun
-        if residual @ residual > (1.0 - SAME) * costs[first]:
-            sizes, residual = starts[first], residuals[first]
+        if residual @ residual > (1.0 - SAME) * costs[best]:
+            sizes, residual = starts[best], residuals[best]
         x, _ = self.solved({}, of_sizes(sizes))
         return FittedHypothesis(hypothesis, np.append(x, sizes), float(residual @ residual), self.squares(residual))
 
@@ -439,19 +441,27 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
     (likely, others), enough = _likely(search), float(chdtri(degrees, FALSE_ALARM))
     known = ((entry.name, entry.source.alternatives(entry.test, search.model)) for entry in study.fitted)
     alternatives = [Hypothesis(None, *each) for each in single_and_common(known)]
-    found, pairs = list[FittedHypothesis](), unequal(search.model, _errors(search))
+    found = list[FittedHypothesis]()
     for some in (likely, alternatives, others):
         if not estimated and found and min(end.chi_square for end in found) <= enough:
             break  # another one leaves noise alone
         found += (end for end in map(search.fitted, some) if end.is_plausible)
-    singles = {end.hypothesis.error.key: end for end in found if end.hypothesis.error is not None}
-    for key in [key for key in pairs if key in singles]:
-        both = search.fitted(pairs[key], singles[key].size)
-        if is_lower(both, [singles[key]], degrees):
-            parts = [search.fitted(Hypothesis(error)) for error in both.hypothesis.fitted]
-            found += [both] if is_lower(both, parts, degrees) else []
     if not found:
         return Explanations()
+    if not estimated:
+        errors = _errors(search)
+
+        def beside(end: FittedHypothesis) -> Drops:
+            fitted = end.hypothesis.fitted
+            at = {error.key: size * error.typical for error, size in zip(fitted, end.sizes.tolist(), strict=True)}
+            matrix, residual, columns = _columns(search, at)
+            known = np.column_stack([matrix, *(columns[:, errors.index(error)] for error in fitted)])
+            return drops(residual, known, columns)
+
+        def fitted(both: Hypothesis, starts: Sequence[Start]) -> FittedHypothesis:
+            return search.fitted(both, [sizes for _, sizes in starts])
+
+        found += together(found, errors, search.model, beside, fitted, enough)
     least = min(end.chi_square for end in found)
     most = MOST_LEFT if is_doubtful or least <= enough else 1.0 - EXPLAINS
     if estimated and min(end.squares for end in found) > most * search.squares(residual):
@@ -536,24 +546,30 @@ def _errors(search: LinearHypothesisSearch) -> list[StatedError]:
     return list({error.key: error for error in itertools.chain(of_machine, *of_tests)}.values())
 
 
-def _likely(search: LinearHypothesisSearch) -> tuple[list[Hypothesis], list[Hypothesis]]:
-    """The errors that explain most to first order, and others that may be wrong by a large factor."""
-    errors = _errors(search)
-    matrix, _ = search.equations({}, {})
-    x, residual = search.solved({}, {})
+def _columns(search: LinearHypothesisSearch, sizes: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Matrix, residual and its change by each error over the typical one, where some errors (by key) have sizes, SI."""
+    matrix, _ = search.equations({}, sizes)
+    x, residual = search.solved({}, sizes)
 
     def missed(error: StatedError, size: float) -> np.ndarray:
         try:
-            there, measured = search.equations({}, {error.key: size})
+            there, measured = search.equations({}, {**sizes, error.key: sizes.get(error.key, 0.0) + size})
         except OutOfReachError:
             return np.full(residual.size, np.nan)
         return there @ x - measured
 
-    columns = np.zeros((residual.size, len(errors)))
-    for k, error in enumerate(errors):
+    columns = list[np.ndarray]()
+    for error in _errors(search):
         step = 0.5 * error.step or STEP * error.typical
-        columns[:, k] = finite(missed(error, step) - (missed(error, -step) if error.step else residual))
-    _, less = drops(residual, matrix, columns)
+        change = missed(error, step) - (missed(error, -step) if error.step else residual)
+        columns.append(finite(change) * error.typical / (2.0 * step if error.step else step))
+    return matrix, residual, np.reshape(columns, (-1, residual.size)).T
+
+
+def _likely(search: LinearHypothesisSearch) -> tuple[list[Hypothesis], list[Hypothesis]]:
+    """The errors that explain most to first order, and others that may be wrong by a large factor."""
+    errors, (matrix, residual, columns) = _errors(search), _columns(search, {})
+    less = drops(residual, matrix, columns)[1]
     order = [k for k in np.argsort(-less).tolist() if less[k] > LINEAR * less.max()][:TRIED]
     far = [k for k, error in enumerate(errors) if error.starts and not error.step and columns[:, k].any()]
     return [Hypothesis(errors[k]) for k in order], [Hypothesis(errors[k]) for k in far if k not in order]

@@ -112,9 +112,9 @@ def test_standard_deviations_contain_the_difference_of_two_tests(tmp_path):
     assert 0.2 < 1.0 - q2.value / parameters(MODEL)["stiffness.q2"] < 1.5 * q2.std / parameters(MODEL)["stiffness.q2"]
 
 
-def on_foundation(folder, stiffness, *turns, tests=(1, 2)):
+def on_foundation(folder, stiffness, *turns, tests=(1, 2), loads=1.0):
     """Result of deflections in two tests, of which some are on foundations that turn about axes of the ground, at a
-    height, by the moment there, and move the tool with them."""
+    height, by the moment there, and move the tool with them; the loads of the second one are stated too large."""
 
     def moved(case):
         more = np.zeros(6)
@@ -129,6 +129,7 @@ def on_foundation(folder, stiffness, *turns, tests=(1, 2)):
         [moved(case) if seed in tests else case for case in loaded(seed=seed, noise=1.0, size=(1e4, 2e3))]
         for seed in (1, 2)
     ]
+    sets[1] = [dataclasses.replace(case, wrench=loads * case.wrench) for case in sets[1]]
     return identify(study_of(folder, *sets, free={name: {"lower": 1e4, "upper": 1e9} for name in JOINTS}))
 
 
@@ -153,6 +154,15 @@ def test_a_foundation_of_two_stiffnesses_is_named_with_both(tmp_path, ratio):
     )
     assert [float(text) for text in of.groups()] == pytest.approx([2e7, 2e7 / ratio], rel=0.05)
     assert error.values == pytest.approx({name: parameters(MODEL)[name] for name in JOINTS}, rel=0.1)
+
+
+def test_two_errors_are_named_together(tmp_path):
+    """Of which none explains most of the misfit alone."""
+    result = on_foundation(tmp_path, 2e7, (0.0, [0.0, 1.0, 0.0]), loads=1.2)
+    of_first, of_second = result.metrics.model_errors  # the loads of the first test may be too small instead
+    assert "a factor of 1.2 on the loads of test 'near'" in of_first.text
+    assert "an elastic foundation about Y, of a stiffness of 1.99e+07 N m/rad and a factor of 0.83" in of_second.text
+    assert of_second.values == pytest.approx({name: parameters(MODEL)[name] for name in JOINTS}, rel=0.1)
 
 
 def test_a_search_ends_where_an_alternative_has_no_equations_of_some_parameters(tmp_path):
@@ -267,11 +277,12 @@ def test_the_drop_of_an_error_is_that_of_its_fit():
     whiten = Metric(np.ones(9), draw.normal(size=(9, 3)) * np.array([0.5, 2.0, 30.0]))
     own, slopes, errors = whiten(residual), whiten(jacobian), whiten(columns)
     np.testing.assert_allclose(whiten.squares(errors), np.sum(columns**2, axis=0), rtol=1e-10)
-    rest, less = drops(own, slopes, errors)
+    rest, less, sizes = drops(own, slopes, errors)
     assert rest == pytest.approx(np.linalg.lstsq(slopes, own, rcond=None)[1][0], rel=1e-9)
     for k in range(3):
         both = np.column_stack([slopes, errors[:, k]])
-        assert rest - less[k] == pytest.approx(np.linalg.lstsq(both, own, rcond=None)[1][0], rel=1e-9)
+        fit = np.linalg.lstsq(both, own, rcond=None)
+        assert (rest - less[k], -sizes[k]) == pytest.approx((fit[1][0], fit[0][-1]), rel=1e-9)
 
 
 def test_equivalent_hypotheses_are_one_group():

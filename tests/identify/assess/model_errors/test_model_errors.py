@@ -517,6 +517,22 @@ def test_further_springs_are_ranked(tmp_path, monkeypatch):
     assert [spring.explains for spring in found] == sorted((spring.explains for spring in found), reverse=True)
 
 
+@pytest.mark.parametrize(
+    ("truth", "factor", "offset", "named"),
+    [
+        (on_foundation(4e5), 1.3, 0.0, ("an elastic foundation along Z, of a stiffness of ", "a factor of 0.769 on the FRFs of test 'p0'")),
+        (loaded(8.0), 1.0, 0.05, ("a payload of 8 kg at tool", "-2.87 deg of b in the posture of test 'p1'")),
+    ],
+)  # fmt: skip
+def test_two_errors_are_named_together(tmp_path, truth, factor, offset, named):
+    made = changed(study(tmp_path, truth, offset=offset, step=1.0), lambda frf, omega: factor * frf)
+    result = identify(made)
+    (error,) = result.metrics.model_errors
+    assert all(text in error.text for text in named)
+    for name, value in error.values.items():
+        assert abs(value - TRUTH[name]) < 3.0 * error.std[name]
+
+
 def test_further_springs_of_a_hypothesis_move_alone(tmp_path, monkeypatch):
     """Others, nearly rigid, change neither the residual nor its derivatives."""
     made, corrected_module = study(tmp_path, step=2.0), importlib.import_module("jaxmb.identify.assess.corrected")
