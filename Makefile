@@ -13,7 +13,7 @@ help:
 	@echo "make lint    style, types, and which package imports which"
 	@echo "make docs    the documentation site in docs/_build/html, notebooks run"
 	@echo "make bench   speed beside NumPy, SciPy, CMA-ES, Pinocchio and MJX, ten minutes; bench-quick: a few minutes"
-	@echo "make studies the experiments whose numbers the pages quote, hours"
+	@echo "make studies a third of the experiments, hours"
 	@echo "make release wheel and source distribution in dist/, checked, and tried in empty environments"
 	@echo "make clean   remove what make has made"
 
@@ -69,7 +69,7 @@ bench: $(VENV)/installed-test
 bench-quick: $(VENV)/installed-test
 	$(BIN)/python experiments/speed/run.py --quick
 
-# Experiments, except timings, whose numbers the pages quote.
+# Experiments that take minutes each, some with fewer draws than the pages quote.
 studies: $(VENV)/installed-test
 	$(BIN)/python experiments/recovery/run.py --seeds 5
 	$(BIN)/python experiments/maps/run.py
