@@ -269,7 +269,7 @@ the free parameters are fitted at a size; of those that explain most then, which
 are refitted."""
 CONTINUED = 0.05
 """Part of the misfit that a refit explains after `SCREENED` evaluations if it is continued."""
-SCANNED = (2.0, -2.0, 8.0, -8.0, 32.0, -32.0)
+SCANNED = (2.0, -2.0, 8.0, -8.0, -32.0, 32.0)
 """Sizes over the typical one at which all errors are tried: log FRFs are not linear at antiresonances."""
 MOST_SCANNED, POINTS = 10**7, 64
 """Largest number of rows times errors for sizes other than the starts of an error, and points at a time."""
@@ -408,9 +408,9 @@ def together(
     beside: Callable[[FittedHypothesis], Drops], fitted: Callable[[Hypothesis, Sequence[Start]], FittedHypothesis],
     enough: float,
 ) -> list[FittedHypothesis]:  # fmt: skip
-    """Refits of two errors with a significantly lower sum of squares than those of each: of springs that yield alike
-    their two stiffnesses; the error that explains most and each of those that explain most beside it, where both leave
-    noise alone.
+    """Refits of two errors with a significantly lower sum of squares than those of single ones: of springs that yield
+    alike their two stiffnesses; one of the errors that explain most and one that explains most beside it, where both
+    leave noise alone.
 
     Args:
         found: refitted hypotheses.
@@ -420,8 +420,11 @@ def together(
         fitted: the refit of a hypothesis from the best start.
         enough: largest sum of squares of noise alone.
     """
+    order = sorted(found, key=lambda end: end.chi_square)
+    single = {end.hypothesis.error.key: end for end in order if end.hypothesis.error is not None}
+    if not single or (order[0].chi_square <= enough and order[0].hypothesis.error is None):
+        return []
     known, names = {error.key: error for error in errors}, model.coordinates
-    single = {end.hypothesis.error.key: end for end in found if end.hypothesis.error is not None}
     springs = {compliance_key(of): [compliance_key(names[i]) for i in pair] for of, pair in rocking(model).items()}
     pairs = {pair: keys for pair, keys in springs.items() if pair in single}
     tried, least = list[tuple[Hypothesis, list[Start], float]](), float(chdtri(1, FALSE_ALARM / len(errors)))
@@ -429,26 +432,26 @@ def together(
         ratios = {pair: (1.0, 1.0), other: (1.0, UNEQUAL), one: (UNEQUAL, 1.0)}
         starts = [(single[key], np.multiply(single[key].size, each)) for key, each in ratios.items() if key in single]
         tried.append((Hypothesis(known[one], beside=(known[other],)), starts, np.inf))
-    order = sorted(found, key=lambda end: end.chi_square)
-    alone = (end for end in order if end.hypothesis.error is not None and end.hypothesis.error.key not in springs)
-    for best in {id(end): end for end in (order[0], next(alone, order[0]))}.values():
-        first = best.hypothesis
-        if first.error is None:
-            continue
-        _, less, sizes = beside(best)
+    first, nearest = next(iter(single)), ([] if order[0].chi_square <= enough else [*single][:SECOND])
+    for key in dict.fromkeys([first, *(key for key in nearest if key not in springs)][:2]):
         # springs that yield alike are no second error beside each other, nor beside both
-        of_first = {key for error in first.fitted for key in (error.key, *springs.get(error.key, ()))}
-        of_first |= {key for keys in pairs.values() if not of_first.isdisjoint(keys) for key in keys}
-        others = [k for k, error in enumerate(errors) if of_first.isdisjoint([error.key, *springs.get(error.key, ())])]
-        scores = {k: less[k] - prior(errors[k].surprise(sizes[k] * errors[k].typical)) for k in others}
-        for k in sorted(others, key=lambda k: -scores[k])[:SECOND]:
-            size = np.clip(sizes[k], *np.divide(errors[k].bounds, errors[k].typical))
-            second = first._replace(beside=(errors[k], *first.beside))
-            tried += [(second, [(best, np.append(size, best.sizes))], enough)] if less[k] > least else []
-    ends = [
-        (fitted(both, starts), min(most, *(of.chi_square - least for of, _ in starts))) for both, starts, most in tried
-    ]
-    return [end for end, most in ends if end.chi_square <= most]
+        end, own = single[key], {key, *springs.get(key, ())}
+        own |= {each for keys in pairs.values() if not own.isdisjoint(keys) for each in keys}
+        _, less, sizes = beside(end)
+        others = {
+            k: error for k, error in enumerate(errors) if own.isdisjoint([error.key, *springs.get(error.key, ())])
+        }
+        scores = {k: less[k] - prior(error.surprise(sizes[k] * error.typical)) for k, error in others.items()}
+        likely = [k for k in sorted(others, key=lambda k: -scores[k])[:SECOND] if less[k] > least]
+        near = {k: single[error.key] for k, error in others.items() if error.key in nearest}
+        for k in dict.fromkeys([*likely, *near]):
+            size = np.clip(np.clip(sizes[k], *SCANNED[-2:]), *np.divide(errors[k].bounds, errors[k].typical))
+            starts = [(end, np.append(size, end.sizes))]
+            if k in near:  # each may have been fitted in place of both
+                starts.append((end, 0.5 * np.append(near[k].size, end.sizes)))
+            tried.append((end.hypothesis._replace(beside=(errors[k], *end.hypothesis.beside)), starts, enough))
+    ends = [(fitted(both, starts), most) for both, starts, most in tried]
+    return [end for end, most in ends if end.chi_square <= min(most, single[first].chi_square - least)]
 
 
 def _in_single_tests(search: HypothesisSearch, u: np.ndarray) -> list[tuple[list[int], HypothesisSearch]]:

@@ -450,12 +450,13 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
         return Explanations()
     if not estimated:
         errors = _errors(search)
+        keys = [error.key for error in errors]
 
         def beside(end: FittedHypothesis) -> Drops:
             fitted = end.hypothesis.fitted
             at = {error.key: size * error.typical for error, size in zip(fitted, end.sizes.tolist(), strict=True)}
             matrix, residual, columns = _columns(search, at)
-            known = np.column_stack([matrix, *(columns[:, errors.index(error)] for error in fitted)])
+            known = np.column_stack([matrix, *(columns[:, keys.index(error.key)] for error in fitted)])
             return drops(residual, known, columns)
 
         def fitted(both: Hypothesis, starts: Sequence[Start]) -> FittedHypothesis:
