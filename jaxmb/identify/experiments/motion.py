@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxmb.identify.experiments.components import Description, Evaluation, Vibration
-from jaxmb.identify.experiments.machine_errors import loaded, payload_errors
+from jaxmb.identify.experiments.machine_errors import MOST_FACTOR, loaded, payload_errors
 from jaxmb.identify.experiments.motion_view import (
     AffineMotion,
     MotionView,
@@ -114,6 +114,8 @@ class PostureErrors(NamedTuple):
     """Corner of a first-order high-pass in each output, rad/s."""
     posture: Float[np.ndarray, "n"] | Array
     """True minus stated joint coordinates, rad or m."""
+    log_stiffness: Float[np.ndarray, "n"] | Array
+    """Logarithm of the stiffness of each joint over that in other tests."""
     payload: Float[np.ndarray, "f"] | Array
     """Point mass at each frame of the machine, kg."""
     output_turn: Float[np.ndarray, "o 3"] | Array
@@ -141,6 +143,7 @@ class PostureDescription(Description[P]):
             decay=number,
             corner=np.zeros(outputs),
             posture=np.zeros(min(len(model.joints), int(jnp.size(self.test.q)))),
+            log_stiffness=np.zeros(len(model.joints)),
             payload=np.zeros(len(model.frames)),
             output_turn=np.zeros((outputs, 3)),
             output_shift=np.zeros((outputs, 3)),
@@ -190,7 +193,7 @@ class PostureDescription(Description[P]):
 def _posture_errors(
     test: PostureTest, model: Model, none: PostureErrors
 ) -> Iterator[tuple[StatedError, PostureErrors]]:
-    """Errors of the posture of a test, of the joint zeros and payloads, each for a size of 1 rad, m or kg.
+    """Errors of the posture of a test, of joint zeros, payloads and stiffnesses, each of 1 rad, m, kg, or by e.
 
     In a machine with loops, of the independent coordinates, loops closed to first order.
     """
@@ -208,6 +211,17 @@ def _posture_errors(
             yield zero_error(name, revolute), displaced
     for error, payload in payload_errors(model, test.name):
         yield error, none._replace(payload=payload)
+    elastic = [k for k in range(len(model.joints)) if model.stiffness[k] > 0.0 and not model.locked[k]]
+    for name, some in (*((model.joints[k], [k]) for k in elastic), ("all joints", elastic)):
+        error = error_with_text(
+            f"stiffness of {name} in {test.name}", _stiffer_text, name, display_name(test.name),
+            size=0.1, starts=(-2.0, 2.0), least=-MOST_FACTOR, most=MOST_FACTOR,
+        )  # fmt: skip
+        yield error, none._replace(log_stiffness=np.isin(np.arange(len(model.joints)), some).astype(float))
+
+
+def _stiffer_text(joints: str, test: str, value: float) -> str:
+    return f"a stiffness of {joints} {np.exp(value):.3g} times as large in {test}"
 
 
 def _point_errors(
@@ -252,8 +266,10 @@ def displaced_view(test: PostureTest, model: Model, errors: PostureErrors) -> Mo
     further = jnp.zeros(len(model.coordinates) - jnp.size(test.q))  # coordinates that a hypothesis adds
     q = jnp.concatenate([jnp.asarray(test.q), further]).at[: errors.posture.size].add(errors.posture)
     wide = (_with_axes(test.outputs), _with_axes(test.inputs))
-    carrying = loaded(model, jnp.asarray(errors.payload))
-    view = motion_view(carrying, q, test.at, wide[0], wide[1], test.feels_gravity, test.shares_energy)
+    changed, joints = loaded(model, jnp.asarray(errors.payload)), slice(errors.log_stiffness.size)
+    stiffness = jnp.asarray(model.stiffness).at[joints].multiply(jnp.exp(errors.log_stiffness))
+    changed = dataclasses.replace(changed, stiffness=stiffness)
+    view = motion_view(changed, q, test.at, wide[0], wide[1], test.feels_gravity, test.shares_energy)
     rows = [view.output_rows, view.output_rows if view.input_rows is None else view.input_rows]
     turns, shifts = (errors.output_turn, errors.input_turn), (errors.output_shift, errors.input_shift)
     ends = zip(rows, (test.outputs, test.inputs), wide, turns, shifts, strict=True)

@@ -106,6 +106,18 @@ def loaded_once(folder, mass, level, which):
     return made.with_problem(with_tests(made.problem, own))
 
 
+@pytest.mark.parametrize("stiffness", [0.9, 30.0])
+def test_another_stiffness_in_one_test_is_named(tmp_path, stiffness):
+    """As by another state of the drive, or a brake."""
+    data = MACHINE.model_dump(mode="json", exclude_unset=True)
+    (joint,) = data["body"][1]["joint"]
+    joint["stiffness"] *= stiffness
+    made, other = study(tmp_path, step=1.0), study(tmp_path, Machine.model_validate(data), step=1.0)
+    result = identify(made.with_problem(with_tests(made.problem, [*made.tests[:2], other.tests[2]])))
+    factor = re.fullmatch(r"a stiffness of b (\S+) times as large in test 'p2'", result.metrics.model_errors[0].text)
+    assert float(factor[1]) == pytest.approx(stiffness, rel=0.01)
+
+
 def behind_window(made, count, decay):
     """The study with the responses of its first tests behind an exponential window that is not stated."""
     own, model = list(made.tests), build_model(MACHINE)
@@ -520,7 +532,7 @@ def test_further_springs_are_ranked(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("truth", "factor", "offset", "named"),
     [
-        (on_foundation(4e5), 1.3, 0.0, ("an elastic foundation along Z, of a stiffness of ", "a factor of 0.769 on the FRFs of test 'p0'")),
+        (on_foundation(4e5), 1.3, 0.0, ("an elastic foundation along Z, of a stiffness of ", "a factor of 0.769 on")),
         (loaded(8.0), 1.0, 0.05, ("a payload of 8 kg at tool", "-2.87 deg of b in the posture of test 'p1'")),
     ],
 )  # fmt: skip
