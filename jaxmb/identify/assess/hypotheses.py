@@ -155,16 +155,20 @@ class FittedHypothesis(NamedTuple):
         return 0.0 if self.hypothesis.error is None else float(self.x[-1])
 
     @property
-    def _sizes(self) -> list[tuple[StatedError, float]]:
+    def errors(self) -> list[tuple[StatedError, float]]:
         """Errors with their sizes, SI, the first one first; without dampings of missing elasticities."""
         fitted = self.hypothesis.fitted
         known = [(error, size * error.typical) for error, size in zip(fitted, self.sizes.tolist(), strict=True)]
         return [each for each in known[::-1] if each[0].text or each[0].kind or len(fitted) == 1]
 
+    def is_among(self, errors: Collection[StatedError]) -> bool:
+        """Whether its errors are some of others; not of alternatives."""
+        return bool(self.errors) and all(error in errors for error, _ in self.errors)
+
     @property
     def surprise(self) -> float:
         """Size for comparisons of likelihood; 0 for alternatives."""
-        return math.hypot(*(error.surprise(size) for error, size in self._sizes))
+        return math.hypot(*(error.surprise(size) for error, size in self.errors))
 
     @property
     def score(self) -> float:
@@ -174,12 +178,12 @@ class FittedHypothesis(NamedTuple):
     @property
     def is_plausible(self) -> bool:
         """Whether an error of this size is plausible."""
-        return all(error.is_plausible(size) for error, size in self._sizes)
+        return all(error.is_plausible(size) for error, size in self.errors)
 
     @property
     def text(self) -> str:
         """The hypothesis with its sizes."""
-        return " and ".join(error.described(size) for error, size in self._sizes) or self.hypothesis.text
+        return " and ".join(error.described(size) for error, size in self.errors) or self.hypothesis.text
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -484,7 +484,7 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
     machine = [error for error, _ in search.machine]
     errors = tuple(
         ModelError(
-            end.text, min(explains, 1.0), values_of(end), of_machine=end.hypothesis.error in machine,
+            end.text, min(explains, 1.0), values_of(end), of_machine=end.is_among(machine),
         )
         for end in (found[k] for k in named)
     )  # fmt: skip

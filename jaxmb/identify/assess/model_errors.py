@@ -265,12 +265,11 @@ def further_springs(
     turns = dict(zip(model.coordinates, model.revolute, strict=True)) | dict.fromkeys(rocking(model), True)
     places = {compliance_key(name): name for name in turns if name.startswith(FURTHER)}
     for end in sorted(found, key=lambda end: end.chi_square):
-        error, drop = end.hypothesis.error, plain - end.chi_square
-        found_here = [places[each.key] for each in end.hypothesis.fitted if each.key in places]
+        drop, (error, size) = plain - end.chi_square, end.errors[0] if len(end.errors) == 1 else (None, 0.0)
         explains = min(drop / max(plain - noise, least), 1.0)
-        if error is not None and len(found_here) == 1 and end.size > 0.0 and drop > least and explains > LINEAR:
-            unit = "N m/rad" if turns[found_here[0]] else "N/m"
-            springs.append(FurtherSpring(found_here[0], 1.0 / (end.size * error.typical), unit, explains))
+        if error is not None and error.key in places and size > 0.0 and drop > least and explains > LINEAR:
+            place = places[error.key]
+            springs.append(FurtherSpring(place, 1.0 / size, "N m/rad" if turns[place] else "N/m", explains))
     return tuple(springs)
 
 
@@ -340,7 +339,7 @@ def _reported(
                 free, end.text, explains, end.x[: search.size], search.state(*end[:2])[1],
                 end.chi_square / search.noise,
             ),
-            of_machine=end.hypothesis.error in machine, is_hidden=search.allowance is not None,
+            of_machine=end.is_among(machine), is_hidden=search.allowance is not None,
         )
         for end in (found[k] for k in named)
     )  # fmt: skip
