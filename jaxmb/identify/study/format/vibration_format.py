@@ -264,7 +264,8 @@ class ModesTestPart(PostureTestPart):
     frequency_hz: tuple[Positive, ...] | None = Field(None, min_length=1)
     """Damped natural frequency of each mode; not beside `simulate`."""
     damping_percent: tuple[Annotated[Positive, Field(lt=100.0)], ...] | None = None
-    """Damping ratio of each mode; not beside `simulate`. A remark asks whether values below 0.1 are fractions."""
+    """Damping ratio of each mode; not beside `simulate`. A remark asks whether they are fractions if all are below
+    0.1."""
     content: tuple[tuple[str, ...], ...] | None = None
     """For each mode the coordinates, springs between frames or beams that have most of its strain energy."""
     outputs: Points = ()
