@@ -404,7 +404,7 @@ def corrected_machine(model: Model, errors: MachineErrors) -> Model:
         inertia=inertia * factor[:, None, None] + about + moved,
         origin=_displaced(xp, xp.asarray(model.origin), errors.origin),
         frame_offset=_displaced(xp, xp.asarray(model.frame_offset), errors.frame),
-        gravity=_turned(xp, errors.tilt, gravity) * (1.0 + errors.gravity),
+        gravity=turned(xp, errors.tilt, gravity) * (1.0 + errors.gravity),
         stiffness=xp.asarray(model.stiffness) * softer,
         damping=xp.asarray(model.damping) * softer * xp.exp(errors.log_damping),
         rotor_inertia=xp.asarray(model.rotor_inertia) + errors.rotor_inertia,
@@ -431,7 +431,7 @@ def loaded(model: Model, payload: Float[np.ndarray, "f"] | Array) -> Model:
     )
 
 
-def _turned(xp: Any, tilt: Any, vector: Any) -> Any:
+def turned(xp: Any, tilt: Any, vector: Any) -> Any:
     """A vector after a rotation, by its rotation vector; differentiable at 0."""
     square, across = tilt @ tilt, xp.cross(tilt, vector)
     is_turned = square > 0.0
@@ -441,7 +441,7 @@ def _turned(xp: Any, tilt: Any, vector: Any) -> Any:
 
 
 def _displaced(xp: Any, pose: Any, by: Any) -> Any:
-    """Poses [k, 4, 4] after displacements [k, 6] in their own axes; see `_turned`."""
+    """Poses [k, 4, 4] after displacements [k, 6] in their own axes; see `turned`."""
     turn = xp.tensordot(by[:, 3:], _SKEW, 1)
     turn = (turn + 0.5 * turn @ turn) / (1.0 + 0.25 * xp.sum(by[:, 3:] ** 2, axis=1))[:, None, None]
     rotation = pose[:, :3, :3] @ (np.eye(3) + turn)

@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import functools
 import itertools
 from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeVar
@@ -13,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxmb.identify.experiments.components import Description, Evaluation, Vibration
-from jaxmb.identify.experiments.machine_errors import MOST_FACTOR, loaded, payload_errors
+from jaxmb.identify.experiments.machine_errors import MOST_FACTOR, loaded, payload_errors, turned
 from jaxmb.identify.experiments.motion_view import (
     AffineMotion,
     MotionView,
@@ -261,8 +262,8 @@ def posture_alternatives(test: P, model: Model) -> Iterator[tuple[str, str, P]]:
 
 
 def displaced_view(test: PostureTest, model: Model, errors: PostureErrors) -> MotionView:
-    """The view of a machine with errors of posture, payload, directions and positions corrected, to first order in the
-    last two."""
+    """The view of a machine with errors of posture, stiffness, payload, directions and positions corrected, to first
+    order in the last one."""
     further = jnp.zeros(len(model.coordinates) - jnp.size(test.q))  # coordinates that a hypothesis adds
     q = jnp.concatenate([jnp.asarray(test.q), further]).at[: errors.posture.size].add(errors.posture)
     wide = (_with_axes(test.outputs), _with_axes(test.inputs))
@@ -285,16 +286,16 @@ def axes_of(point: Point) -> tuple[str, ...]:
     return next((axes for axes in (DIRECTIONS, GROUND_DIRECTIONS) if base in axes), ())
 
 
+def direction(point: Point) -> Float[np.ndarray, "6"]:
+    """Direction of a point in its six axes; 0 at a coordinate."""
+    axes, base = axes_of(point), point[1].removeprefix("-")
+    return (1.0 if base == point[1] else -1.0) * np.eye(6)[axes.index(base)] if axes else np.zeros(6)
+
+
 def direction_changes(point: Point) -> Float[np.ndarray, "3 6"]:
-    """Change of a point's direction, in its six axes, by a rotation about each of the first three; 0 at a
+    """Change of a point's direction, in its six axes, by a small rotation about each of the first three; 0 at a
     coordinate."""
-    axes, change = axes_of(point), np.zeros((3, 6))
-    if axes:
-        base = point[1].removeprefix("-")
-        k = axes.index(base)
-        along = (1.0 if base == point[1] else -1.0) * np.eye(3)[k % 3]
-        change[:, 3 * (k // 3) : 3 * (k // 3) + 3] = np.cross(np.eye(3), along)
-    return change
+    return np.concatenate([np.cross(np.eye(3), part) for part in np.split(direction(point), 2)], axis=1)
 
 
 def _with_axes(points: tuple[Point, ...]) -> tuple[Point, ...]:
@@ -310,13 +311,15 @@ def _displaced_rows(
     shift: Float[np.ndarray, "p 3"] | Array,
 ) -> Float[Array, "p m"]:
     """Rows of points with other directions and positions, from the rows of all axes of their frames."""
-    turned, shifted = np.zeros((len(points), 3, len(wide))), np.zeros((len(points), 3, len(wide)))
-    for p, point in enumerate(points):
-        columns, change = [wide.index((point[0], axis)) for axis in axes_of(point)], direction_changes(point)
-        if columns:
-            turned[p][:, columns] = change
-            # a point off the origin moves by w x r: along a it moves by w . (r x a); rotations are equal there
-            shifted[p][:, columns[3:]] = change[:, :3]
-    return (
-        rows[: len(points)] + (jnp.einsum("pi,piw->pw", turn, turned) + jnp.einsum("pi,piw->pw", shift, shifted)) @ rows
+    stated, axes = (
+        np.array([direction(point) for point in points]).reshape(-1, 6),
+        np.zeros((len(points), 6, len(wide))),
     )
+    for own, point in zip(axes, points, strict=True):
+        for k, axis in enumerate(axes_of(point)):
+            own[k, wide.index((point[0], axis))] = 1.0
+    turn_of = jax.vmap(functools.partial(turned, jnp))
+    parts = [turn_of(jnp.asarray(turn), part) - part for part in (stated[:, :3], stated[:, 3:])]
+    # a point off the origin moves by w x r: along a it moves by w . (r x a); rotations are equal there
+    parts[1] = parts[1] + jnp.cross(jnp.asarray(shift), stated[:, :3])
+    return rows[: len(points)] + jnp.einsum("pi,piw->pw", jnp.concatenate(parts, axis=1), axes) @ rows

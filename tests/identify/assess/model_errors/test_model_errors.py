@@ -118,6 +118,18 @@ def test_another_stiffness_in_one_test_is_named(tmp_path, stiffness):
     assert float(factor[1]) == pytest.approx(stiffness, rel=0.01)
 
 
+def test_a_sensor_turned_by_a_large_angle_is_named_with_it(tmp_path):
+    """Alone: to first order the turned direction would be too long by 1 / cos(30 deg)."""
+
+    def turned(frf, omega):
+        sine, cosine = np.sin(np.pi / 6.0), np.cos(np.pi / 6.0)
+        return frf.at[:, 0].set(cosine * frf[:, 0] + sine * frf[:, 1])
+
+    result = identify(changed(study(tmp_path, step=1.0), lambda frf, omega: turned(jnp.asarray(frf), omega), 3))
+    (error,) = result.metrics.model_errors
+    assert re.fullmatch(r"direction of output tool x about y -(30|29\.\d|30\.\d) deg from the stated one", error.text)
+
+
 def behind_window(made, count, decay):
     """The study with the responses of its first tests behind an exponential window that is not stated."""
     own, model = list(made.tests), build_model(MACHINE)
