@@ -437,7 +437,11 @@ def together(
         starts = [(single[key], np.multiply(single[key].size, each)) for key, each in ratios.items() if key in single]
         tried.append((Hypothesis(known[one], beside=(known[other],)), starts, np.inf))
     first, nearest = next(iter(single)), ([] if order[0].chi_square <= enough else [*single][:SECOND])
-    for key in dict.fromkeys([first, *(key for key in nearest if key not in springs)][:2]):
+    apart = [key for key in nearest if key not in springs][:1]
+    equal = [
+        key for key in nearest if single[key].chi_square <= single[first].chi_square + float(chdtri(1, FALSE_ALARM))
+    ]
+    for key in dict.fromkeys([first, *apart, *equal]):
         # springs that yield alike are no second error beside each other, nor beside both
         end, own = single[key], {key, *springs.get(key, ())}
         own |= {each for keys in pairs.values() if not own.isdisjoint(keys) for each in keys}
