@@ -348,7 +348,7 @@ def direction_chart(found: Inspection) -> Chart:
     note = f", {len(groups)} of them shown" if len(groups) < len(found.groups) else ""
     return single(
         matrix_panel(shown, names, stds, colors, cell=0.22, labels=("", label), decimals=1),
-        f"{found.study.name}: standard deviation up to {stds[0]} % in {len(found.groups)} weak directions{note}",
+        f"{found.study.name}: standard deviation {stds[0]} % in the weakest of {len(found.groups)} directions{note}",
         "Components of the parameters in each weak direction, the least known first.",
         max(0.42 * len(groups), 2.6),
     )

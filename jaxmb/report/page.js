@@ -44,10 +44,11 @@
       layout.height += 14 * (lines.length - 1);
     }
     // Names of the x axis that do not fit beside each other stand upright.
-    const names = layout.xaxis.ticktext || [], letter = 6.5;
-    if (layout.xaxis.tickangle === undefined && letter * names.join("  ").length > width - layout.margin.l - layout.margin.r) {
-      const more = letter * Math.max(...names.map((each) => each.length)) - 13;
-      layout.xaxis.tickangle = 90;
+    const names = layout.xaxis.ticktext || [], letter = 6.5, longest = Math.max(0, ...names.flatMap((each) => each.split("<br>")).map((line) => line.length));
+    if (names.length && layout.xaxis.tickangle === undefined) {
+      const fits = letter * (longest + 1) * names.length <= width - layout.margin.l - layout.margin.r;
+      const more = fits ? 0 : letter * longest - 13;
+      layout.xaxis.tickangle = fits ? 0 : 90;
       layout.margin = { ...layout.margin, b: layout.margin.b + more };
       layout.height += more;
     }
@@ -111,6 +112,11 @@
       const layout = layoutOf(cell.layout, cell.height, element.clientWidth);
       element.style.height = `${layout.height}px`;
       Plotly.newPlot(element, cell.data, layout, config);
+      const axis = element._fullLayout.xaxis, every = Math.ceil((12 * (axis.ticktext || []).length) / axis._length);
+      if (every > 1 && axis.tickangle === 90) { // upright names would overlap
+        const some = (values) => values.filter((_, k) => k % every === 0);
+        Plotly.relayout(element, { "xaxis.tickvals": some(axis.tickvals), "xaxis.ticktext": some(axis.ticktext) });
+      }
       element.home = [...element._fullLayout.xaxis.range];
       if (cell.link) link(element, cell.link);
       if (!cell.link || element === element.closest("figure").querySelector(".plot")) keys(element);

@@ -212,10 +212,11 @@ def comparison_page(results: Sequence[Result], names: Sequence[str]) -> Page:
     moved = {name: max((abs(z) for z in zs if z is not None), default=0.0) for name, zs in changes.items()}
     notable = sorted((name for name in shared if moved[name] >= NOTABLE), key=lambda name: -moved[name])
     known = [name for name, zs in changes.items() if any(z is not None for z in zs)]
-    sentences = [
+    compared = (
         f"{len(notable)} of {len(known)} common identifiable parameters differ by more than {NOTABLE:g}"
-        f" standard deviations from {names[0]}."
-    ]
+        f" standard deviations from {names[0]}"
+    )
+    sentences = [f"{compared if known else f'No parameter is identifiable both in {names[0]} and in another result'}."]
     sentences += [f"{name}: {', '.join(_change_text(results, names, name))}." for name in notable[:MOST_NAMED]]
     if len(notable) > MOST_NAMED:
         sentences.append(f"And {len(notable) - MOST_NAMED} more, in the table.")
@@ -223,10 +224,11 @@ def comparison_page(results: Sequence[Result], names: Sequence[str]) -> Page:
     if len(machines) > 1:
         sentences.append(f"The results are of different machines: {', '.join(machines)}.")
     said = [verdict_sentences(result) for result in results]
-    draw = partial(comparison_chart, results, names, known, sentences[0].removesuffix("."))
+    draw = partial(comparison_chart, results, names, known, compared)
     pictures = (Picture("compared-parameters", draw),) if known else ()
     firsts = tuple((name, each[0]) for name, each in zip(names, said, strict=True))
-    parts = (Facts(firsts), comparison_table(results, names, changes), *pictures)
+    tables = (comparison_table(results, names, changes),) if shared else ()
+    parts = (Facts(firsts), *tables, *pictures)
     verdicts = [Group(f"Verdict on {name}", (Lines(tuple(each)),)) for name, each in zip(names, said, strict=True)]
     found = [
         Section("What changed", (*parts, *verdicts)),

@@ -159,7 +159,7 @@ def test_weak_directions_have_the_same_percentages_in_figure_and_table(inspected
     (picture,) = pictures([found])
     chart = picture.chart()
     assert list(chart.panels[0].x.names) == [row[1] for row in table.rows]
-    assert f"standard deviation up to {table.rows[0][1]} % in" in chart.title
+    assert f"standard deviation {table.rows[0][1]} % in the weakest" in chart.title
 
 
 def test_singular_values_are_not_counted_as_the_weak_directions(inspected):

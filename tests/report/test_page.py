@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import tomllib
+from functools import partial
 from html.parser import HTMLParser
 from types import SimpleNamespace
 
@@ -18,7 +19,7 @@ from jaxmb.identify.assess.saved import write_result
 from jaxmb.identify.fit.problem import with_tests
 from jaxmb.identify.study.format.next_format import NextPart
 from jaxmb.identify.study.reading.tests import check_next
-from jaxmb.report.charts import Axis, Band, Bars, Chart, Line, Panel, Rule
+from jaxmb.report.charts import Axis, Band, Bars, Chart, Colors, Line, Panel, Rule, matrix_panel
 from jaxmb.report.charts_of_tests import QUANTITIES, pose_chart
 from jaxmb.report.inspection import _why_none
 from jaxmb.report.interactive import cell_figure, traces_of
@@ -219,6 +220,10 @@ def test_results_of_different_machines_beside_each_other(folder):
     assert float(rows["stiffness.z1"][-1]) == pytest.approx(float(apart), abs=1.0)
     (picture,) = pictures(page.sections[:1])
     assert picture.chart().panels[0].x.limits == (0.1, 10.0)
+    every = {name: p._replace(unit="m") for name, p in result.parameters.items()}
+    page = comparison_page([result, dataclasses.replace(other, parameters=every)], ["three", "other"])
+    assert page.sentences[0] == "No parameter is identifiable both in three and in another result."
+    assert not [part for part in page.sections[0].parts if isinstance(part, Table | Picture)]
 
 
 def test_modes_of_another_posture_are_not_compared(folder):
@@ -352,6 +357,28 @@ def test_in_a_browser(folder, tmp_path):
         tab.open(path, width=400)
         assert tab.run("document.documentElement.scrollWidth") == 400
         assert tab.complaints() == []
+
+
+OVERLAPPING = """[...document.querySelectorAll('.plot')].flatMap((plot) => {
+  const boxes = [...plot.querySelectorAll('.xtick text, .xtitle')].map((text) => text.getBoundingClientRect());
+  return boxes.flatMap((a, i) => boxes.slice(i + 1).filter((b) => Math.min(a.right, b.right) - Math.max(a.left, b.left)
+    > 1 && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 2));
+}).length"""
+
+
+def test_names_below_a_chart_do_not_overlap(tmp_path):
+    """They stand upright where they do not fit beside each other; of more that do not fit either, some are omitted."""
+    pictures_of = []
+    for names, width in (((">1000", ">1000", "241", "145", "20", "12"), 2.6), (40 * ("origin.q3.x",), 8.0)):
+        values, colors = np.zeros((3, len(names))), Colors("RdBu_r", (-1.0, 1.0), "component")
+        panel = matrix_panel(values, 3 * ["stiffness.q1"], names, colors, labels=("", "standard deviation"))
+        pictures_of.append(Picture("matrix", partial(Chart, "title", "caption", [[(panel,)]], width)))
+    path = tmp_path / "page.html"
+    path.write_text(page_html(Page("title", "", "", [], [Section("matrices", tuple(pictures_of))])))
+    with chromium(tmp_path) as tab:
+        for pixels in (1200, 400):
+            tab.open(path, width=pixels)
+            assert tab.run(OVERLAPPING) == 0
 
 
 def test_keys_legends_and_paper(html, tmp_path):
