@@ -428,7 +428,7 @@ def measured_modes_chart(result: Result, entry: Entry, fitted: FittedModes) -> C
         cells.append((upper, Panel(below, x, Axis(f"difference ({unit})", limits=(-reach, reach)), height=1.1)))
     return Chart(
         f"{test.name}: {given} and fitted modes, {beyond} of {2 * at.size} values beyond 2 standard deviations",
-        "Frequency and damping ratio of each mode, and their differences over the standard deviation of the data.",
+        "Frequency and damping ratio of each mode, and their differences beside the standard deviation of the data.",
         [cells],
         max(2.4, 0.22 * at.size),
     )

@@ -159,7 +159,7 @@ def budget_sections(result: Result) -> list[Section]:
 
 
 def further_spring_sections(result: Result) -> list[Section]:
-    """Section on springs that the model lacks; empty where none would lower the residual."""
+    """Section on springs that would lower the residual; empty where there are none."""
     rows = [
         (spring.place, number(spring.stiffness), spring.unit, percent(100.0 * spring.explains))
         for spring in (result.metrics.further_springs or ())[:MOST_SPRINGS]
@@ -168,9 +168,10 @@ def further_spring_sections(result: Result) -> list[Section]:
         "",
         (*left("spring"), *right("stiffness"), *left("unit"), *right("explains %")),
         tuple(rows),
-        "explains: part of the misfit beyond noise, each spring fitted alone beside the free parameters",
+        "explains: part of the misfit beyond noise, each spring fitted alone beside the free parameters; another"
+        " error may explain more",
     )
-    return section("Springs that the machine lacks", (springs,) if rows else ())
+    return section("Springs that the machine may lack", (springs,) if rows else ())
 
 
 def correlation_sections(result: Result) -> list[Section]:
