@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxmb.identify.assess.result import Outcome, Parameter, Result
-from jaxmb.identify.assess.saved import RESULT, load_result
+from jaxmb.identify.assess.saved import RESULT, STUDY, load_result
 from jaxmb.identify.assess.tests.deflections import DeflectionMetrics, DeflectionRow
 from jaxmb.identify.experiments.test import Entry
 from jaxmb.io.files import nearby
@@ -181,13 +182,18 @@ def _deflection_arrows(result: Result, rows: Sequence[DeflectionRow]) -> Skeleto
 
 
 def provenance_section(result: Result, folder: Path | None) -> Section:
-    """Section on the origin of a result: command, seed, digests and versions."""
+    """Section on the origin of a result: command that repeats the fit, seed, digests and versions."""
     saved = result.as_json()
-    noise = "" if saved["noise_seed"] is None else f" --noise-seed {saved['noise_seed']}"
+    seeds = {"seed": result.seed, "noise-seed": saved["noise_seed"]}
+    seeds = {name: seed for name, seed in seeds.items() if seed is not None}
+    # the study in the folder contains options such as --search; that of the name may be another file, or none
+    again = () if folder is None else ("jaxmb identify", shlex.quote(str(folder / STUDY)))
+    again += tuple(f"--{name} {seed}" for name, seed in seeds.items() if again)
     rows = (
         ("study", result.study.name),
         ("machine", result.machine.name),
-        ("command", f"jaxmb identify {result.study.name} --seed {result.seed}{noise}"),
+        *((name.replace("-", " "), str(seed)) for name, seed in seeds.items()),
+        ("repeat the fit", " ".join(again)),
         ("read from", str(folder or "")),
         ("study digest", str(saved["study_digest"] or "")),
         ("machine digest", str(saved["machine_digest"] or "")),

@@ -4,6 +4,7 @@ import dataclasses
 import importlib.util
 import json
 import re
+import shlex
 import shutil
 import tomllib
 from functools import partial
@@ -76,6 +77,20 @@ def test_verdict_and_parameters(html, folder):
     assert "The fit converged; 6 of 6 parameters are identified, 0 weakly, 0 not." in html
     assert [name for name in saved["parameters"] if f">{name}</td>" not in html] == []
     assert 'data-skeleton="0"' in html
+
+
+def test_the_command_in_a_page_repeats_the_fit(folder, tmp_path):
+    """Options of the command are in the study of the folder, and the name of a study is no path."""
+    (facts,) = result_page(jaxmb.load_result(folder), folder).sections[-1].parts
+    rows = dict(facts.rows)
+    assert rows["seed"] == "0"
+    program, *command = shlex.split(rows["repeat the fit"])
+    assert program == "jaxmb"
+    assert main([*command, "--out", str(tmp_path / "again")]) == 0
+    before, after = (json.loads((each / "result.json").read_text()) for each in (folder, tmp_path / "again"))
+    assert after["machine_digest"] == before["machine_digest"]
+    (facts,) = result_page(jaxmb.load_result(folder)).sections[-1].parts
+    assert "repeat the fit" not in dict(facts.rows)
 
 
 def test_mode_shapes_are_in_the_order_of_the_tests():
