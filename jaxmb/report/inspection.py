@@ -13,7 +13,7 @@ from jaxmb.identify.estimation.design import Observability
 from jaxmb.identify.estimation.identifiability import limits
 from jaxmb.identify.experiments.components import can_be_planned
 from jaxmb.identify.plan.exciting_motion import NextMotion
-from jaxmb.identify.plan.inspection import PLANNERS, Inspection, inspect
+from jaxmb.identify.plan.inspection import PLANNERS, UNWEIGHTED, Inspection, inspect
 from jaxmb.identify.plan.next_tests import NextPoses, NextTests
 from jaxmb.identify.plan.why import points_text, posture_text
 from jaxmb.identify.study.format.next_format import AnyNextPart, NextPart
@@ -408,6 +408,7 @@ def next_sections(result: Result) -> list[Section]:
         return [Section(title, (Lines((*sentences, _why_none(result))),))]
     after = next_report(found)
     sentences += [sentence(line) for line in after.lines]
+    sentences += [sentence(remark) for remark in found.remarks if remark == UNWEIGHTED]
     if result.study.next is None:
         sentences.append(DRAWN_FROM)
     return [Section(title, (Lines(tuple(sentences)), *after.parts))]

@@ -22,7 +22,7 @@ from jaxmb.identify.study.format.next_format import NextPart
 from jaxmb.identify.study.reading.tests import check_next
 from jaxmb.report.charts import Axis, Band, Bars, Chart, Colors, Line, Panel, Rule, matrix_panel
 from jaxmb.report.charts_of_tests import QUANTITIES, pose_chart
-from jaxmb.report.inspection import _why_none
+from jaxmb.report.inspection import _why_none, next_sections
 from jaxmb.report.interactive import cell_figure, traces_of
 from jaxmb.report.page import REPORT, Page, notebook_html, page_html, read_sections, write_sections
 from jaxmb.report.rendering import png_of
@@ -127,6 +127,15 @@ def test_a_page_without_a_proposal_states_how_to_get_one_and_repeats_nothing(fol
     assert text.startswith("No next test is proposed") is doubtful
     part = NextPart.model_validate(tomllib.loads(text.split("`")[1])["next"])
     check_next(part, study.machine, study.model, ["test"])
+
+
+def test_a_proposal_states_that_its_prediction_is_without_the_weights(folder):
+    result = jaxmb.load_result(folder)
+    weak = {name: p._replace(identifiable="weak") for name, p in result.parameters.items()}
+    study = dataclasses.replace(result.study, next=NextPart.model_validate({"postures": [{"z2": "20 deg"}]}))
+    (found,) = next_sections(dataclasses.replace(result, study=study, parameters=type(result.parameters)(weak)))
+    sentences = next(part.lines for part in found.parts if isinstance(part, Lines))
+    assert any(text.startswith("Weights: ") for text in sentences)
 
 
 def test_example_candidates_of_a_linear_axis_are_in_metres():

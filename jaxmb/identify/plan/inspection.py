@@ -270,6 +270,12 @@ def _parameters(
     return found
 
 
+UNWEIGHTED = (
+    "weights: the prediction after the next tests is for lines weighted by their noise only; standard deviations with"
+    " the weights of the study are larger"
+)
+
+
 def _remarks(study: Study) -> tuple[str, ...]:
     weighted = any(
         np.ptp(weights[weights > 0.0]) for weights in (np.asarray(test.row_weights()) for test in study.tests)
@@ -285,10 +291,7 @@ def _remarks(study: Study) -> tuple[str, ...]:
     stated = (
         (NOT_PROPAGATED, study.tolerances is not None and study.problem.one_by_one),
         ("[laws]: the prediction is for constant parameters, without laws", study.laws is not None),
-        (
-            "weights: the prediction after the next tests is for lines weighted by their noise only",
-            weighted and study.next is not None,
-        ),
+        (UNWEIGHTED, weighted and study.next is not None),
     )
     return (
         *([study.note] if study.note else []),
