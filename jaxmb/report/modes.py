@@ -9,7 +9,7 @@ import numpy as np
 from jaxmb.identify.assess.metrics import TrueMode
 from jaxmb.identify.assess.modal_agreement import ModePair, UnpairedMode, modal_agreement
 from jaxmb.identify.assess.result import Result
-from jaxmb.identify.experiments.modes_test import ModesTest, predict_modes
+from jaxmb.identify.experiments.modes_test import REPEATED, ModesTest, predict_modes
 from jaxmb.identify.experiments.test import Entry
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.tangent import operating_point
@@ -38,6 +38,8 @@ class ModePairs:
     """MAC [fitted, reference]."""
     partner: tuple[int | None, ...]
     """Index of the measured mode paired with each fitted one; None if unpaired."""
+    mac: Sequence[float]
+    """MAC of each pair; for repeated modes, in a modal test, with the span of their shapes."""
 
     @property
     def unmeasured(self) -> tuple[int, ...]:
@@ -61,12 +63,14 @@ def measured_pairs(entry: Entry, model: Model) -> ModePairs | None:
     if agreement is None or entry.test.vibration is None:
         return None
     fitted, measured, likeness, *_ = agreement
-    return _in_band(measured, fitted, likeness, dict(agreement.pairs), entry.test.vibration.band_end_hz)
+    of_pairs = [float(likeness[pair]) for pair in agreement.pairs]
+    return _in_band(measured, fitted, likeness, dict(agreement.pairs), of_pairs, entry.test.vibration.band_end_hz)
 
 
 def _in_band(
-    measured: Modes, fitted: Modes, likeness: np.ndarray, partner: Mapping[int, int], end_hz: float
-) -> ModePairs:
+    measured: Modes, fitted: Modes, likeness: np.ndarray, partner: Mapping[int, int], of_pairs: Sequence[float],
+    end_hz: float,
+) -> ModePairs:  # fmt: skip
     """Pairs of modes, with the unpaired fitted ones up to the end of the band.
 
     Args:
@@ -74,12 +78,13 @@ def _in_band(
         fitted: modes of the machine.
         likeness: MAC [fitted, measured].
         partner: measured mode of each paired fitted one.
+        of_pairs: MAC of each pair.
         end_hz: end of the band.
     """
     keep = np.asarray(fitted.frequency_hz) <= end_hz
     keep[list(partner)] = True
     partners = tuple(partner.get(int(f)) for f in np.flatnonzero(keep))
-    return ModePairs(measured, select_modes(fitted, keep), likeness[keep], partners)
+    return ModePairs(measured, select_modes(fitted, keep), likeness[keep], partners, of_pairs)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,15 +103,24 @@ class FittedModes:
 
 def fitted_modes(model: Model, test: ModesTest) -> FittedModes:
     """The modes of a machine paired with the measured ones as in the fit, in the order of the latter."""
+    from scipy.optimize import linear_sum_assignment  # imported here: it takes 0.06 s
+
     view = test.view(model)
     found, paired = modes(view.tangent), predict_modes(test, view)
     springs = spring_matrices(model, test.q, operating_point(model, test.q, test.at))
     frequency, damping = np.asarray(paired.frequency_hz), np.asarray(paired.damping_ratio)
-    # The pairing of the test returns frequencies and damping ratios, which identify the modes.
-    apart_hz = np.abs(np.asarray(found.damped_frequency_hz) - frequency[:, None])
-    places = np.argmin(apart_hz + np.abs(np.asarray(found.damping_ratio) - damping[:, None]), axis=1)
+    # The pairing of the test returns frequencies and damping ratios, which identify the modes. Repeated modes, of which
+    # only the span is determined, are paired one to one by their shapes.
+    apart = np.abs(np.asarray(found.damped_frequency_hz) - frequency[:, None])
+    apart += np.abs(np.asarray(found.damping_ratio) - damping[:, None])
+    pairs, likeness = None, np.zeros(apart.T.shape)
+    if test.outputs:
+        likeness = np.asarray(mac(np.asarray(view.output_rows) @ np.asarray(found.shape), np.asarray(test.shape.T)))
+    apart -= REPEATED * frequency[:, None] * np.nan_to_num(likeness.T)
+    places = np.argmin(apart, axis=1)
+    paired_rows, partners = linear_sum_assignment(apart)
+    places[paired_rows] = partners  # not all, if too few modes of the machine oscillate
     shares = np.asarray(energy_shares(jax.device_put(np.asarray(found.shape)[:, places]), springs)).T
-    pairs = None
     if test.outputs:
         eigenvalue = 2.0 * np.pi * np.asarray(test.frequency_hz) * (1j - np.asarray(test.damping_ratio))
         measured = Modes(
@@ -117,9 +131,8 @@ def fitted_modes(model: Model, test: ModesTest) -> FittedModes:
             shape=test.shape.T,
             overdamped=jax.device_put(np.zeros(0)),
         )
-        likeness = np.asarray(mac(np.asarray(view.output_rows) @ np.asarray(found.shape), np.asarray(measured.shape)))
-        partner = {int(f): m for m, f in enumerate(places)}
-        pairs = _in_band(measured, found, likeness, partner, test.vibration.band_end_hz)
+        partner, of_pairs = {int(f): m for m, f in enumerate(places)}, np.asarray(paired.mac).tolist()
+        pairs = _in_band(measured, found, likeness, partner, of_pairs, test.vibration.band_end_hz)
     return FittedModes(frequency, 100.0 * damping, shares, np.asarray(paired.mac), pairs)
 
 
@@ -344,8 +357,7 @@ def pairs_chart(result: Result, name: str, pairs: ModePairs, unit: str, given: s
     frequency_hz = np.asarray(pairs.fitted.damped_frequency_hz)
     marked = [marks(result, name, float(hz))[0] for hz in frequency_hz]
     label = f"identified: modes ({unit}){', ? uncertain' if any(marked) else ''}"
-    paired = [pairs.likeness[f, m] for f, m in enumerate(pairs.partner) if m is not None]
-    found = f"smallest MAC of {len(paired)} paired modes {min(paired):.2f}" if paired else "no mode is paired"
+    found = f"smallest MAC of {len(pairs.mac)} paired modes {min(pairs.mac):.2f}" if pairs.mac else "no mode is paired"
     across = (f"{given}: modes ({unit})", np.asarray(pairs.reference.damped_frequency_hz))
     return mac_panels(
         f"{name}: {found}", [(label, pairs.likeness, frequency_hz, pairs.unmeasured)], across, given, marked

@@ -19,6 +19,7 @@ from jaxmb.identify.fit.problem import Prior
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import make_study
 from jaxmb.io.validation import percentage
+from jaxmb.machine.schema import Machine
 from jaxmb.measurement.modal.data import distinguishable
 from jaxmb.report import figure_of, write_report
 from jaxmb.report.charts import Line
@@ -40,6 +41,7 @@ from jaxmb.report.modes import (
     marks,
     measured_modes_chart,
     measured_modes_table,
+    pairs_chart,
     predicted_modes_table,
 )
 from jaxmb.report.parameters import (
@@ -219,6 +221,24 @@ def test_energy_is_that_of_the_measured_modes(result):
     np.testing.assert_allclose(fitted.share.sum(axis=1), 1.0)
     for m, told in enumerate(result.metrics.of(ModesMetrics).measured_modes):
         assert fitted.share[m][np.asarray(test.content[m])].sum() == pytest.approx(told.energy_share)
+
+
+def test_repeated_modes_are_all_paired(tmp_path):
+    """Of equal modes only the span of the shapes is determined, and the measured ones are others in it."""
+    joints = [{"name": axis, "type": "prismatic", "axis": [float(axis == each) for each in "xyz"], "stiffness": k,
+               "damping": 5.0} for axis, k in zip("xyz", (4e4, 4e4, 1e5), strict=True)]  # fmt: skip
+    table = {"name": "table", "mass": 10.0, "joint": joints}
+    machine = Machine.model_validate({"name": "table", "body": [table], "frame": [{"name": "tool", "body": "table"}]})
+    test = {
+        "kind": "modes", "frequency_hz": [10.05, 10.08, 15.9], "damping_percent": [0.4, 0.4, 0.2],
+        "frequency_std_hz": 0.05, "damping_std_percent": 0.1, "outputs": [["tool", "xyz"]],
+        "shapes": [[1.0, 0.9, 0.0], [-0.9, 1.0, 0.0], [0.0, 0.1, 1.0]],
+    }  # fmt: skip
+    study = crane_study(tmp_path, [test], {"stiffness.*": FREE["stiffness.*"]}, machine)
+    fitted = fitted_modes(study.model, study.fitted[0].test)
+    assert sorted(fitted.pairs.partner) == [0, 1, 2]
+    title = pairs_chart(SimpleNamespace(modes=()), "test", fitted.pairs, "Hz").title
+    assert title == "test: smallest MAC of 3 paired modes 0.99"
 
 
 def test_springs_that_hold_the_energy_of_a_mode_are_named(tmp_path):
