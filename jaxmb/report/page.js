@@ -113,10 +113,15 @@
       element.style.height = `${layout.height}px`;
       Plotly.newPlot(element, cell.data, layout, config);
       const axis = element._fullLayout.xaxis, every = Math.ceil((12 * (axis.ticktext || []).length) / axis._length);
+      const changes = {};
       if (every > 1 && axis.tickangle === 90) { // upright names would overlap
-        const some = (values) => values.filter((_, k) => k % every === 0);
-        Plotly.relayout(element, { "xaxis.tickvals": some(axis.tickvals), "xaxis.ticktext": some(axis.ticktext) });
+        for (const each of ["tickvals", "ticktext"]) changes[`xaxis.${each}`] = axis[each].filter((_, k) => k % every === 0);
       }
+      for (const key of Object.keys(layout).filter((each) => /^[xy]axis/.test(each))) {
+        const { dtick, range: [low, high] } = element._fullLayout[key];
+        if (dtick === "D1") changes[`${key}.nticks`] = Math.floor(Math.abs(high - low) / 0.31); // 1, 2 and 5 alone have labels
+      }
+      if (Object.keys(changes).length) Plotly.relayout(element, changes);
       element.home = [...element._fullLayout.xaxis.range];
       if (cell.link) link(element, cell.link);
       if (!cell.link || element === element.closest("figure").querySelector(".plot")) keys(element);

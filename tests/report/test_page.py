@@ -390,15 +390,18 @@ OVERLAPPING = """[...document.querySelectorAll('.plot')].flatMap((plot) => {
 }).length"""
 
 
-def test_names_below_a_chart_do_not_overlap(tmp_path):
-    """They stand upright where they do not fit beside each other; of more that do not fit either, some are omitted."""
+def test_labels_of_ticks_do_not_overlap(tmp_path):
+    """Names stand upright where they do not fit beside each other; some are omitted where they still do not fit, and so
+    are digits between powers of ten."""
     pictures_of = []
     for names, width in (((">1000", ">1000", "241", "145", "20", "12"), 2.6), (40 * ("origin.q3.x",), 8.0)):
         values, colors = np.zeros((3, len(names))), Colors("RdBu_r", (-1.0, 1.0), "component")
         panel = matrix_panel(values, 3 * ["stiffness.q1"], names, colors, labels=("", "standard deviation"))
         pictures_of.append(Picture("matrix", partial(Chart, "title", "caption", [[(panel,)]], width)))
     path = tmp_path / "page.html"
-    path.write_text(page_html(Page("title", "", "", [], [Section("matrices", tuple(pictures_of))])))
+    panel = Panel((Line([0.04, 0.7], [9e3, 1e4], "std"),), Axis("%", log=True, limits=(0.03, 0.8)), Axis("", log=True))
+    pictures_of.append(Picture("powers", partial(Chart, "title", "caption", [[(panel,)]], 2.6)))
+    path.write_text(page_html(Page("title", "", "", [], [Section("charts", tuple(pictures_of))])))
     with chromium(tmp_path) as tab:
         for pixels in (1200, 400):
             tab.open(path, width=pixels)
