@@ -390,7 +390,7 @@ OVERLAPPING = """[...document.querySelectorAll('.plot')].flatMap((plot) => {
 }).length"""
 
 
-def test_labels_of_ticks_do_not_overlap(tmp_path):
+def test_charts_and_tables_fit(tmp_path):
     """Names stand upright where they do not fit beside each other; some are omitted where they still do not fit, and so
     are digits between powers of ten."""
     pictures_of = []
@@ -401,11 +401,14 @@ def test_labels_of_ticks_do_not_overlap(tmp_path):
     path = tmp_path / "page.html"
     panel = Panel((Line([0.04, 0.7], [9e3, 1e4], "std"),), Axis("%", log=True, limits=(0.03, 0.8)), Axis("", log=True))
     pictures_of.append(Picture("powers", partial(Chart, "title", "caption", [[(panel,)]], 2.6)))
-    path.write_text(page_html(Page("title", "", "", [], [Section("charts", tuple(pictures_of))])))
+    wide = Table("", left(*"abcdefghijk"), (11 * ("7.001e10",),))
+    path.write_text(page_html(Page("title", "", "", [], [Section("charts", (*pictures_of, wide))])))
     with chromium(tmp_path) as tab:
         for pixels in (1200, 400):
             tab.open(path, width=pixels)
             assert tab.run(OVERLAPPING) == 0
+        tab.call("Emulation.setEmulatedMedia", media="print")
+        assert tab.run("document.querySelector('table').offsetWidth") < 690  # A4 with margins of 14 mm
 
 
 def test_keys_legends_and_paper(html, tmp_path):
