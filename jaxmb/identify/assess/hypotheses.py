@@ -291,9 +291,9 @@ MOST_NAMED = 4
 DRAWN = 16
 """Starts of refits between the bounds where data are not reproduced, as the fit may be in a local minimum: a factor of
 1000 on the FRFs of an arm of four joints is found from nine of them."""
-SECOND, UNEQUAL = 3, 0.1
-"""Number of errors that are fitted beside the one that explains most, and compliance of one of two springs over that of
-the other, as a start."""
+SECOND, EQUAL, UNEQUAL = 3, 0.01, 0.1
+"""Number of errors that are fitted beside the one that explains most; relative difference of the sums of squares of
+others that may take its place; compliance of one of two springs over that of the other, as a start."""
 SMALL = 5.0
 """Size over the typical one up to which an error with a tolerance ends the search if it leaves noise alone."""
 PARALLEL = 1e-8
@@ -438,9 +438,7 @@ def together(
         tried.append((Hypothesis(known[one], beside=(known[other],)), starts, np.inf))
     first, nearest = next(iter(single)), ([] if order[0].chi_square <= enough else [*single][:SECOND])
     apart = [key for key in nearest if key not in springs][:1]
-    equal = [
-        key for key in nearest if single[key].chi_square <= single[first].chi_square + float(chdtri(1, FALSE_ALARM))
-    ]
+    equal = [key for key in nearest if single[key].chi_square <= (1.0 + EQUAL) * single[first].chi_square]
     for key in dict.fromkeys([first, *apart, *equal]):
         # springs that yield alike are no second error beside each other, nor beside both
         end, own = single[key], {key, *springs.get(key, ())}
