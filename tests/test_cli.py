@@ -330,14 +330,16 @@ def test_predict_animates_a_mode(tmp_path, capsys):
 
 def test_predict_the_machine_of_a_result(tmp_path, capsys, refused):
     """A folder with machine.toml names the machine, as for `jaxmb map`; by default the files go into it. It is
-    linearized as in the tests of the result."""
+    linearized as in the tests of the result, whose status is reported."""
     jaxmb.write_machine(jaxmb.load_machine("manipulator-3r"), tmp_path / "machine.toml")
-    (tmp_path / "result.json").write_text('{"linearize_at": "equilibrium"}')
+    (tmp_path / "result.json").write_text('{"linearize_at": "equilibrium", "status": "data not followed: test"}')
     assert main(["predict", str(tmp_path), "--band-hz", "1", "30"]) == 0
     model, found = jaxmb.build_model(jaxmb.load_machine(tmp_path)), jaxmb.read_frf(tmp_path / "predict" / "frf.npz")
     expected = jaxmb.frf(model, jaxmb.reference_posture(model), found.frequency_hz, at="equilibrium")
     np.testing.assert_allclose(found.frf, expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
-    assert "Modes of manipulator-3r" in capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert "Modes of manipulator-3r" in out
+    assert f"jaxmb: {tmp_path}: status of the identified machine: data not followed: test\n" in err
     assert {path.name for path in (tmp_path / "predict").iterdir()} == {
         "frf.npz",
         "figures",

@@ -287,7 +287,10 @@ def find_robot(name_or_path: str) -> Robot:
         from jaxmb.identify.assess.saved import read_saved
 
         saved = read_saved(folder / RESULT_FILE, others=True)
-        at = saved.get("linearize_at", at) if isinstance(saved, dict) else at
+        if isinstance(saved, dict):
+            at = saved.get("linearize_at", at)
+            if (status := saved.get("status", "converged")) != "converged":
+                say(f"{folder}: status of the identified machine: {status}", DONE)
     with progress(machine.name, "building the model"):
         model = build_model(machine)
     return Robot(machine.name, machine, model, folder, at)
