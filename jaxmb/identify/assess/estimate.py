@@ -231,16 +231,22 @@ def _effect_of_errors(
     simulated = [test.noise.noiseless(view) for test, view in zip(problem.tests, solution.views, strict=True)]
     entries = [dataclasses.replace(entry, test=test) for entry, test in zip(study.fitted, simulated, strict=True)]
     tests = DescribedTests(entries, solution.model, study.free, study.tolerances, study.exact)
-    point = solution.residual, _within_bounds(study, solution.u, solution.residual, np.asarray(solution.jacobian))
+    residual, jacobian = solution.residual, np.asarray(solution.jacobian)
     if step is None:
         rows, noise, factor = problem.row_slices, noise_variances(solution), 1.0
         std = identifiability(solution.jacobian, noise, problem.prior_std).std
         refit = functools.partial(nonlinear_refit, with_tests(problem, simulated), solution.u)
     else:  # the chi-square is that of all tests
-        rows, noise = (slice(0, problem.data_rows),), step.variances
+        rows, noise = (slice(0, problem.data_rows),), np.pad(step.variances, (0, solution.u.size), constant_values=1.0)
         factor, std = np.sqrt(step.robust_weight[: problem.data_rows]), step.identifiability.std
-        refit = linear_refit(step.jacobian)
-    found = budget(tests, refit, np.asarray(solution.jacobian), std, solution.seed, factor)
+        # directions without effect on the data are known to a hundred times the width of the bounds: due to rounding,
+        # errors would move the estimate along them by any size
+        widths = np.asarray(study.free.upper) - np.asarray(study.free.lower)
+        residual = np.pad(residual, (0, widths.size))
+        jacobian = np.concatenate([jacobian, np.diag(0.01 / widths)])
+        refit = linear_refit(jacobian)
+    point = residual, _within_bounds(study, solution.u, residual, jacobian)
+    found = budget(tests, refit, jacobian, std, solution.seed, factor)
     tried: list[tuple[Budget, tuple[np.ndarray, np.ndarray], JointFit | None]] = [(found, point, None)]
     if found.draws is not None and step is not None:
         tried.insert(0, (_near_joint_fit(solution, point[1], tests, found, factor), point, None))
@@ -272,7 +278,9 @@ def _near_joint_fit(
     the step may be far off, as where all torques have errors beyond their noise."""
     free, u = solution.study.free, solution.u
     linear, data = found.linearized(found.columns), slice(0, len(found.columns))
-    _, _, change = joint_residual(linear, [data], solution.residual[:, None], jacobian, solution.row_weights)
+    residual = np.pad(solution.residual, (0, u.size))[:, None]
+    weights = np.pad(solution.row_weights, (0, u.size), constant_values=1.0)
+    _, _, change = joint_residual(linear, [data], residual, jacobian, weights)
     there = np.clip(u + change, np.minimum(free.lower, u), np.maximum(free.upper, u))
     model = free.apply(solution.model, free.values(jnp.asarray(there)))
     return found.linearized(error_columns(dataclasses.replace(tests, model=model), found.errors, factor))

@@ -20,6 +20,7 @@ from jaxmb.identify.experiments.tolerances import StatedError, Tolerances
 from jaxmb.identify.parameters.free_parameters import Bound, free_parameters
 from jaxmb.machine.file import write_machine
 from jaxmb.machine.schema import Machine
+from jaxmb.studies import study_data
 from tests.identify.arm import BRIEF, MACHINE, OUTPUTS, TRUTH, estimate_at, frf, loads, shapes, study_of
 
 EXACT = dict.fromkeys(Tolerances.model_fields, 0.0)
@@ -489,3 +490,19 @@ def test_errors_within_their_tolerances_explain_torques_that_displace_the_fit(tm
     assert goodness.misfit.square > 3.0
     assert goodness.misfit_tolerated
     assert not goodness.beyond_tolerance
+
+
+def test_parameters_without_effect_leave_the_budget_of_base_parameters_as_it_is():
+    """Free in addition, they give the same base parameters."""
+    study = study_data("slider-crank")
+    study["test"] = study["test"][:1]
+    study["test"][0]["simulate"] |= {"duration_s": 2.0, "rate_hz": 100.0, "angle_std": 0.0}
+    study["tolerances"] = EXACT | {"torque_percent": 5.0, "joint_zero_deg": 0.05}
+    every = {
+        f"{name}.*": {"lower": -5.0 * (name != "mass"), "upper": 5.0} for name in ("mass", "first_moment", "inertia")
+    }
+    few, many = (
+        identify(jaxmb.make_study(study | {"free": free}, "s")).metrics["base"] for free in (study["free"], every)
+    )
+    by_formula = {row["formula"]: row["std"] for row in many}
+    assert [by_formula[row["formula"]] for row in few] == pytest.approx([row["std"] for row in few], rel=1e-3)
