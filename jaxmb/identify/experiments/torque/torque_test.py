@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -232,6 +233,8 @@ class Readings:
     """Factors on the angle and on the rates of coordinates."""
     exchanged: tuple[str, ...] = ()
     """Two coordinates whose columns are exchanged."""
+    sampling: float = 1.0
+    """True over stated sampling rate."""
 
 
 Rebuild = Callable[[Model, Readings], TorqueTest]
@@ -285,14 +288,15 @@ class TorqueSource(Source):
     """Its equations with the recorded drive signals, for a first fit of drive gains; None where gains are fixed."""
 
     def errors(self, test: Any, model: Model) -> Iterator[StatedError]:
-        """Errors of torque constants where no gain of a drive is free, of the delays of the torques, of the zeros and
-        gear ratios of coordinates, missing friction and offsets."""
+        """Errors of torque constants where no gain of a drive is free, of the delays of the torques, of the sampling
+        rate, of the zeros and gear ratios of coordinates, missing friction and offsets."""
         if not any(name.startswith(f"{GAIN_FAMILY}.") for name in test.own_names):
             yield _factor(test.name)
             yield from (_torque_constant(name) for name in self.coordinates)
         step = float(np.median(np.diff(np.unique(self.time_s))))
         starts = tuple(sign * count * step for count in DELAYS for sign in (1.0, -1.0))
         yield from (error._replace(starts=starts, step=step) for error in (DELAY, *map(_delay, self.coordinates)))
+        yield SAMPLING
         yield from _zeros(model).values()
         yield from map(scale_error, _zeros(model))
         yield from (error for error, _ in self._friction(test))
@@ -318,9 +322,12 @@ class TorqueSource(Source):
         zeros = {name: errors[error.key] for name, error in _zeros(model).items() if errors.get(error.key)}
         scales = {name: 1.0 + errors[key] for name in _zeros(model) if errors.get(key := scale_error(name).key)}
         stated = ((self.gravity, model.gravity), (self.origin, model.origin))
-        moved = bool(zeros or scales) or not all(np.array_equal(mine, np.asarray(other)) for mine, other in stated)
+        sampling = math.exp(errors.get(SAMPLING.key, 0.0))
+        moved = bool(zeros or scales or sampling != 1.0) or not all(
+            np.array_equal(mine, np.asarray(other)) for mine, other in stated
+        )
         rates = {name: (scale, scale) for name, scale in scales.items()}
-        there = self.rebuild(model, Readings(zeros, rates)) if moved else test
+        there = self.rebuild(model, Readings(zeros, rates, sampling=sampling)) if moved else test
         gains = np.array([errors.get(_torque_constant(name).key, 0.0) for name in self.coordinates])
         gains += errors.get(_factor(test.name).key, 0.0)
         late = np.array([errors.get(_delay(name).key, 0.0) for name in self.coordinates]) + errors.get(DELAY.key, 0.0)
@@ -511,6 +518,12 @@ def _friction_text(kind: str, name: str, unit: str, value: float) -> str:
     return f"missing {kind} of {name} ({value:.2g} {unit})"
 
 
+def _sampling_text(value: float) -> str:
+    return f"a sampling rate {math.exp(value):.4g} times the stated one"
+
+
+SAMPLING = error_with_text("sampling rate", _sampling_text, size=1e-4, starts=(0.2, -0.2, 0.7, -0.7))
+"""Logarithm of the true over the stated sampling rate."""
 DELAY = error_with_text("delay of the torques", late_text, "torques that are", kind="torque_delay_ms", unit=1e-3)
 
 

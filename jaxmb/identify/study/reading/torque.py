@@ -191,8 +191,8 @@ def _rebuild(
         angle, rate = np.array([readings.factors.get(name, (1.0, 1.0)) for name in names]).T
         corrected = motion._replace(
             position=angle * motion.position[:, order] + zero,
-            velocity=rate * motion.velocity[:, order],
-            acceleration=rate * motion.acceleration[:, order],
+            velocity=readings.sampling * rate * motion.velocity[:, order],
+            acceleration=readings.sampling**2 * rate * motion.acceleration[:, order],
         )
         # loops are closed from the stated path, on which they are
         found = effort_rows(brakes_released(other), unblurred, corrected, q, settings._replace(least_speed=0.0))

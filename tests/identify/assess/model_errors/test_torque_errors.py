@@ -56,7 +56,7 @@ def motion(time):
 
 def written(
     folder, change=lambda q, tau: (q, tau), gravity=(0.0, -9.81), payload=0.0, least_speed=0.1, friction=None, seed=3,
-    noise=(1.5, 0.8), **settings,
+    noise=(1.5, 0.8), rate_hz=100.0, **settings,
 ):  # fmt: skip
     """Study of a record of the arm, with friction free unless it is stated."""
     rng, time = np.random.default_rng(seed), np.arange(600) / 100.0
@@ -64,7 +64,8 @@ def written(
     tau = torques(q, v, a, gravity, payload) + rng.normal(scale=noise, size=q.shape)
     q, tau = change(q + rng.normal(scale=1e-5, size=q.shape), tau)
     head = "time_s,q1,q2,q1.torque,q2.torque"
-    np.savetxt(folder / "run.csv", np.column_stack([time, q, tau]), delimiter=",", header=head, comments="")
+    table = np.column_stack([time * 100.0 / rate_hz, q, tau])
+    np.savetxt(folder / "run.csv", table, delimiter=",", header=head, comments="")
     bodies, free = BODIES, FREE
     if friction is not None:
         free = {"damping.*": FREE["damping.*"]}
@@ -98,6 +99,7 @@ def test_a_correct_torque_test_has_no_doubt(tmp_path):
         ({"change": lambda q, tau: (np.degrees(q), tau)}, "all angles in deg, with their rates of test 'run'"),
         ({"gravity": (9.81, 0.0)}, "tilt about Y -90"),
         ({"payload": 10.0}, "at tool"),
+        ({"rate_hz": 80.0}, "a sampling rate 1.25"),
         ({"change": lambda q, tau: (q[:, ::-1], tau)}, "exchanged angles of q1 and q2 of test 'run'"),
         ({"change": lambda q, tau: (q, tau + np.array([0.0, 40.0]))}, "missing offset of the torque of q2 (40 N m)"),
         ({"change": lambda q, tau: (q, 1e-3 * tau)}, "a factor of 1e+03 on the torques of test 'run' (1000: "),
