@@ -164,7 +164,7 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
     named = (_reported(search, plain, chi_square, found) if found else ()) or lower
     if not named and search.allowance is None:
         named = _single_lines(estimate, search, (plain, start), chi_square)
-        named = named or _moved_station(estimate, search, plain, chi_square)
+        named = named or _moved(estimate, search, plain, chi_square)
     springs = further_springs(corrected.model, found, chi_square, degrees, len(corrected.errors))
     best = explains_half(found, chi_square, search.noise, len(corrected.errors))
     best = None if named or search.allowance is not None else best
@@ -460,14 +460,14 @@ def outlying_groups(
     return before, []
 
 
-def _moved_station(
+def _moved(
     estimate: Estimate, search: HypothesisSearch, u: Float[np.ndarray, "d"], chi_square: float
 ) -> tuple[ModelError, ...]:
-    """The station of a pose test that was displaced between two of its rows, where another pose from there on explains
-    the misfit.
+    """The station of a pose test, or the point whose position on its body is free, that was displaced between two of
+    its rows, where another pose from there on explains the misfit.
 
-    To first order the columns of the other pose are those of the station in the rows behind; the pair of rows that
-    explains most is refitted. It is not among the first or last `MOST_GROUPS` rows, which may be single wrong ones.
+    To first order the columns of the other pose are those in the rows behind; the pair of rows that explains most is
+    refitted. It is not among the first or last `MOST_GROUPS` rows, which may be single wrong ones.
     """
     study, size, corrected = estimate.study, search.size, search.corrected
     zero, every, free = np.zeros(len(corrected.errors)), np.arange(search.size), study.free
@@ -476,9 +476,18 @@ def _moved_station(
     rest, found = svd.beside(search.metric(residual)), list[tuple[float, np.ndarray, np.ndarray, str]]()
     for rows, entry in zip(study.problem.row_slices, study.fitted, strict=True):
         group, names = entry.source.groups(entry.test)
-        for k, label in enumerate(getattr(entry.test, "stations", ())):
-            of_station = [name for name in own_names(entry.test) if name.startswith(f"{STATION}.{entry.name}.{label}.")]
-            columns, own = free.entries_of(of_station), np.flatnonzero(np.asarray(entry.test.station) == k)
+        if not hasattr(entry.test, "stations"):
+            continue
+        movable = list[tuple[str, np.ndarray | None, np.ndarray]]()
+        for k, label in enumerate(entry.test.stations):
+            pose = [name for name in own_names(entry.test) if name.startswith(f"{STATION}.{entry.name}.{label}.")]
+            columns = free.entries_of(pose)
+            movable.append((f"station {label}", columns, np.flatnonzero(np.asarray(entry.test.station) == k)))
+        for point in entry.test.points:
+            position = [name for axis in "xyz" if (name := f"frame.{point}.{axis}") in free.names]
+            columns = np.array([free.names.index(name) for name in position], dtype=int) if position else None
+            movable.append((f"point {point}", columns, np.arange(len(entry.test.q))))
+        for what, columns, own in movable:
             if columns is None or np.any(columns < 0):
                 continue
             for i in range(MOST_GROUPS, own.size - MOST_GROUPS - 1):
@@ -486,7 +495,7 @@ def _moved_station(
                 behind[rows] = np.isin(group, own[i + 1 :])
                 moved = svd.beside(search.metric(jacobian[:, columns] * behind[:, None]))
                 drop = float(np.sum((np.linalg.qr(moved)[0].T @ rest) ** 2))
-                where = f"station {label} of {display_name(entry.name)}", names[own[i]], names[own[i + 1]]
+                where = f"{what} of {display_name(entry.name)}", names[own[i]], names[own[i + 1]]
                 found.append((drop, columns, behind, "{} that moved by {{}} between {} and {}".format(*where)))
     if not found:
         return ()

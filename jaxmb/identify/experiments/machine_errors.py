@@ -292,7 +292,7 @@ def _at(zeros: Any, *index: int) -> np.ndarray:
 
 def coordinate_errors(model: Model, q: Float[np.ndarray, "t n"]) -> Iterator[tuple[str, Float[np.ndarray, "t n"]]]:
     """Texts of errors of the columns of coordinates, and the corrected values: units, signs, zeros of another
-    convention and exchanged columns.
+    convention, exchanged columns, a shift of all lines, and sums of two coordinates.
 
     Args:
         model: the machine.
@@ -317,6 +317,12 @@ def coordinate_errors(model: Model, q: Float[np.ndarray, "t n"]) -> Iterator[tup
     for i, k in itertools.combinations(varied, 2):
         if turns[i] == turns[k]:
             yield f"exchanged values of {names[i]} and {names[k]}", q[:, exchanged(turns.size, i, k)]
+    for where, by in (("down", -1), ("up", 1)) if varied else ():
+        yield f"joint values shifted {where} by one line", np.roll(q, by, axis=0)
+    for i, k in itertools.pairwise(varied):
+        for what, sign in (("sum", -1.0), ("difference", 1.0)) if turns[i] == turns[k] else ():
+            own = sign * q[:, [i]] * (np.arange(turns.size) == k)
+            yield f"the {what} of {names[k]} and {names[i]} in place of {names[k]}", q + own
 
 
 def column_errors(

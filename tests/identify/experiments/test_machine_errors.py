@@ -144,7 +144,9 @@ def test_columns_of_coordinates_are_in_another_unit_reversed_or_exchanged():
     found = dict(coordinate_errors(model, q))
     assert set(found) == {
         "joint angles in degrees", "travel of joints in mm", "x in mm", "y in mm", "the sign of x", "the sign of y",
-        "the sign of a", "exchanged values of x and y",
+        "the sign of a", "exchanged values of x and y", "joint values shifted down by one line",
+        "joint values shifted up by one line", "the sum of y and x in place of y",
+        "the difference of y and x in place of y",
         *(f"a zero of a {degrees} deg from the stated one" for degrees in ("+90", "-90", "+180")),
     }  # fmt: skip
     at = "a zero of a -90 deg from the stated one"
@@ -153,6 +155,8 @@ def test_columns_of_coordinates_are_in_another_unit_reversed_or_exchanged():
     np.testing.assert_allclose(found["y in mm"], q * [1.0, 1e-3, 1.0, 1.0])
     np.testing.assert_allclose(found["joint angles in degrees"], q * [1.0, 1.0, np.pi / 180.0, np.pi / 180.0])
     np.testing.assert_allclose(found["exchanged values of x and y"], q[:, [1, 0, 2, 3]])
+    np.testing.assert_allclose(found["joint values shifted down by one line"][0], q[1])
+    np.testing.assert_allclose(found["the sum of y and x in place of y"], q - q[:, [0]] * [0.0, 1.0, 0.0, 0.0])
 
 
 def test_rotor_inertias_are_tried_at_sizes_of_the_machine():

@@ -154,7 +154,7 @@ def test_intervals_grow_with_the_misfit_of_their_own_test(tmp_path):
     assert wrong.min() > 5e-4
 
 
-def table(folder, q, points, names=("tool", "b3"), stations=2, std=5e-5, change=None):
+def table(folder, q, points, names=("tool", "b3"), stations=2, std=5e-5, change=None, free=ZEROS):
     """A study of positions of two points from stations elsewhere, with noise, changed before they are written."""
     rng, rows = np.random.default_rng(8), len(q)
     station = np.arange(rows) % stations
@@ -173,7 +173,7 @@ def table(folder, q, points, names=("tool", "b3"), stations=2, std=5e-5, change=
             lines.writerow([*row, *there, f"S{k}"])
     write_machine(SPATIAL, folder / "arm.toml")
     test = {"kind": "pose", "file": "poses.csv", "name": "t", "std_mm": 1e3 * std}
-    return make_study({"machine": "arm.toml", "test": [test], "free": ZEROS}, "s", folder)
+    return make_study({"machine": "arm.toml", "test": [test], "free": free}, "s", folder)
 
 
 def drawn(rows=30):
@@ -227,13 +227,31 @@ ZERO = (0.0, 3e-3, -2e-3)
             "a zero of q2 +90 deg from the stated one of test 't'",
         ),
         (lambda q, points, station: (q[:, [0, 2, 1]], points), "exchanged values of q2 and q3 of test 't'"),
+        (lambda q, points, station: (np.roll(q, 1, 0), points), "joint values shifted down by one line of test 't'"),
+        (
+            lambda q, points, station: (q + q[:, [1]] * [0, 0, 1], points),
+            "the sum of q3 and q2 in place of q3 of test 't'",
+        ),
         (lambda q, points, station: (q, 1e-3 * points), "lengths 1000 times too small of test 't'"),
         (lambda q, points, station: (q, points / 0.0254), "lengths in inches instead of m of test 't'"),
         (outlying, "excluding line 9 of test 't'"),
         (misread, "excluding line 9 of test 't'"),
         (mislabelled, "excluding line 9 of test 't' and line 10 of test 't'"),
     ],
-    ids=["mirror", "points", "sign", "zero", "coordinates", "units", "inches", "outlier", "posture", "labels"],
+    ids=[
+        "mirror",
+        "points",
+        "sign",
+        "zero",
+        "coordinates",
+        "lines",
+        "sum",
+        "units",
+        "inches",
+        "outlier",
+        "posture",
+        "labels",
+    ],
 )
 def test_a_wrong_table_is_named(tmp_path, change, text):
     q = drawn()
@@ -247,9 +265,9 @@ def test_a_wrong_table_is_named(tmp_path, change, text):
 
 
 def test_smaller_lengths_that_the_machine_does_not_reproduce_are_no_explanation(tmp_path):
-    """Joint values of the previous row: positions 39 or 1000 times smaller have a smaller residual."""
+    """Joint values of another row: positions 39 or 1000 times smaller have a smaller residual."""
     q = drawn()
-    result = identify(table(tmp_path, q, seen(q, zero=ZERO), change=lambda q, *others: (np.roll(q, 1, 0), others[0])))
+    result = identify(table(tmp_path, q, seen(q, zero=ZERO), change=lambda q, *others: (np.roll(q, 7, 0), others[0])))
     assert not result.metrics.model_errors
     assert result.status != "converged"
 
@@ -294,6 +312,17 @@ def test_a_station_that_moved_is_named_with_its_rows(tmp_path, stations, station
     # 0.1 mrad by noise and tolerances, at points 3 m from the device
     assert float(named[1]) == pytest.approx(1e3 * np.linalg.norm(shift), abs=0.3)
     assert float(named[2]) == pytest.approx(1e3 * np.linalg.norm(turn), abs=0.1)
+    assert error.explains > 0.99
+
+
+def test_a_point_that_moved_on_its_body_is_named_with_its_rows(tmp_path):
+    q, free = drawn(), ZEROS | {"frame.tool.[xyz]": {"lower": -0.01, "upper": 0.01}}
+    points = np.where(
+        np.arange(len(q))[:, None, None] < 12, seen(q, ZERO), seen(q, ZERO, tool=np.array([0.5, 0.051, 0.1]))
+    )
+    (error,) = identify(table(tmp_path, q, points, free=free)).metrics.model_errors
+    named = re.fullmatch(r"point tool of test 't' that moved by (\S+) mm between line 13 and line 14", error.text)
+    assert float(named[1]) == pytest.approx(1.0, abs=0.05)
     assert error.explains > 0.99
 
 
