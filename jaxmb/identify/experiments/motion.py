@@ -101,6 +101,8 @@ class PostureErrors(NamedTuple):
 
     log_frequency: Float[np.ndarray, ""] | Array
     """Logarithm of true over stated frequencies."""
+    shift: Float[np.ndarray, ""] | Array
+    """True minus stated frequencies of FRFs, rad/s."""
     log_damping: Float[np.ndarray, ""] | Array
     """Logarithm of stated over true damping ratios."""
     log_gain: Float[np.ndarray, "o"] | Array
@@ -137,6 +139,7 @@ class PostureDescription(Description[P]):
         outputs, inputs, number = len(self.test.outputs), len(self.test.inputs), np.zeros(())
         return PostureErrors(
             log_frequency=number,
+            shift=number,
             log_damping=number,
             log_gain=np.zeros(outputs),
             log_force_gain=np.zeros(inputs),

@@ -195,6 +195,18 @@ def test_an_other_kind_of_frf_behind_an_exponential_window_leaves_nothing(tmp_pa
     np.testing.assert_allclose(right.residual(right.view(made.model)), 0.0, atol=1e-9)
 
 
+@pytest.mark.parametrize(("key", "where"), [("shift", "all FRF tests"), ("shift of hit", "test 'hit'")])
+def test_frequencies_off_by_one_line_are_an_error(tmp_path, key, where):
+    lines = {"first_hz": 5.0, "last_hz": 60.0, "step_hz": 0.5}
+    made = study(tmp_path, simulate={"lines": lines, "response": "receptance"}, file=None)
+    wrong = dataclasses.replace(made.tests[0], omega=made.tests[0].omega + np.pi)
+    (found,) = (x for x in wrong.description.errors(made.model) if x[0].key == key)
+    size = {key: -np.pi}
+    assert np.abs(wrong.residual(wrong.view(made.model))).max() > 1.0
+    np.testing.assert_allclose(wrong.description.residual(made.model, total_error([found], size)), 0.0, atol=1e-9)
+    assert found[0].described(-np.pi) == f"frequencies of {where} 0.5 Hz lower"
+
+
 def test_errors_of_a_receptance_from_0_hz_have_a_size(tmp_path):
     lines = {"first_hz": 0.0, "last_hz": 20.0, "step_hz": 5.0}
     made = study(tmp_path, simulate={"lines": lines, "response": "receptance"}, file=None)
