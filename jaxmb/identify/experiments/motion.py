@@ -103,6 +103,8 @@ class PostureErrors(NamedTuple):
     """Logarithm of true over stated frequencies."""
     shift: Float[np.ndarray, ""] | Array
     """True minus stated frequencies of FRFs, rad/s."""
+    loss: Float[np.ndarray, ""] | Array
+    """True minus stated loss factor of all springs and beams, in FRFs."""
     log_damping: Float[np.ndarray, ""] | Array
     """Logarithm of stated over true damping ratios."""
     log_gain: Float[np.ndarray, "o"] | Array
@@ -140,6 +142,7 @@ class PostureDescription(Description[P]):
         return PostureErrors(
             log_frequency=number,
             shift=number,
+            loss=number,
             log_damping=number,
             log_gain=np.zeros(outputs),
             log_force_gain=np.zeros(inputs),

@@ -89,6 +89,10 @@ class FrfDescription(PostureDescription["FrfTest"]):
     def residual(self, model: Model, errors: PostureErrors) -> Float[Array, "m"]:
         """Residual with the description corrected."""
         test, view = self.test, displaced_view(self.test, model, errors)
+        tangent = view.tangent
+        stated = 0.0 if tangent.structural is None else tangent.structural
+        structural = stated + errors.loss * tangent.stiffness  # that of gravity is small beside that of springs
+        view = dataclasses.replace(view, tangent=dataclasses.replace(tangent, structural=structural))
         omega, decay = test.omega * jnp.exp(errors.log_frequency) + errors.shift, test.decay + errors.decay
         predicted = predict_frf(view, omega, test.derivatives, decay, test.sensor)
         known = known_channels(test)
@@ -101,7 +105,7 @@ class FrfDescription(PostureDescription["FrfTest"]):
         return test.residual_of(channels.applied_to(predicted * output_response[:, :, None], test.omega, test.decay))
 
     def of_kind(self) -> Iterator[tuple[StatedError, str]]:
-        """Delays and gains of all outputs, the exponential window, and frequencies shifted by a constant."""
+        """Delays and gains of all outputs, the exponential window, structural damping, and a shift of frequencies."""
         name, where, decay = self.test.name, display_name(self.test.name), float(self.test.decay)
         late = f"responses of {where} that are"
         yield error_with_text(f"delay of {name}", _late_text, late, size=self._latest), "delay"
@@ -110,6 +114,7 @@ class FrfDescription(PostureDescription["FrfTest"]):
         yield error_with_text(f"gain of {name}", factor_text, f"the FRFs of {where}", size=0.1), "log_gain"
         for key, on in (f"window of {decay:.6g} 1/s", "all FRF tests"), (f"window of {name}", where):
             yield error_with_text(key, _window_text, on, decay, size=self._slow, least=-decay), "decay"
+        yield error_with_text("loss factor", _loss_text, size=0.01, least=0.0, most=1.0), "loss"
         first, last = (float(f(self.test.omega)) for f in (np.min, np.max))
         for key, on in ("shift", "all FRF tests"), (f"shift of {name}", where):
             yield error_with_text(key, _shift_text, on, size=0.01 * last, least=-0.5 * first), "shift"
@@ -192,6 +197,10 @@ def _corner_text(what: str, value: float) -> str:
 
 def _window_text(where: str, own: float, value: float) -> str:
     return f"an exponential window of {own + value:.3g} 1/s on the responses of {where} instead of {own:.3g}"
+
+
+def _loss_text(value: float) -> str:
+    return f"further structural damping of all springs and beams, of a loss factor of {value:.3g}"
 
 
 def _shift_text(where: str, value: float) -> str:

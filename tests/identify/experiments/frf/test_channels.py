@@ -207,6 +207,15 @@ def test_frequencies_off_by_one_line_are_an_error(tmp_path, key, where):
     assert found[0].described(-np.pi) == f"frequencies of {where} 0.5 Hz lower"
 
 
+def test_structural_damping_is_an_error(tmp_path):
+    made = study(tmp_path)
+    h = 1.0 / (STIFFNESS * (1.0 + 0.04j) - MASS * OMEGA**2 + 1j * DAMPING * OMEGA)
+    test = dataclasses.replace(made.tests[0], measured=jnp.asarray(np.stack([h, h], 1)[:, :, None]), channels=None)
+    (found,) = (x for x in test.description.errors(made.model) if x[0].key == "loss factor")
+    corrected = test.description.residual(made.model, total_error([found], {"loss factor": 0.04}))
+    np.testing.assert_allclose(corrected, 0.0, atol=1e-9)
+
+
 def test_errors_of_a_receptance_from_0_hz_have_a_size(tmp_path):
     lines = {"first_hz": 0.0, "last_hz": 20.0, "step_hz": 5.0}
     made = study(tmp_path, simulate={"lines": lines, "response": "receptance"}, file=None)
