@@ -81,7 +81,8 @@ def made(folder: Path, pair: tuple[Wrong, Wrong], seed: int) -> Any:
             posture[coordinate] = f"{float(posture[coordinate].split()[0]) + degrees} deg"
         if wrong.locked:
             data["lock"] = [wrong.locked]
-    described, tests = jaxmb.make_study(data, "mistakes", folder, noise_seed=seed), []
+    described: Any = jaxmb.make_study(data, "mistakes", folder, noise_seed=seed)
+    tests: list[Any] = []
     for k, (own, of_truth) in enumerate(zip(described.tests, true.tests, strict=True)):
         values = np.array(of_truth.measured)
         for wrong in pair:
