@@ -291,9 +291,10 @@ MOST_NAMED = 4
 DRAWN = 16
 """Starts of refits between the bounds where data are not reproduced, as the fit may be in a local minimum: a factor of
 1000 on the FRFs of an arm of four joints is found from nine of them."""
-SECOND, EQUAL, UNEQUAL = 3, 0.01, 0.1
+SECOND, EQUAL, UNEQUAL, LEFT = 3, 0.01, 0.1, 0.5
 """Number of errors that are fitted beside the one that explains most; relative difference of the sums of squares of
-others that may take its place; compliance of one of two springs over that of the other, as a start."""
+others that may take its place; compliance of one of two springs over that of the other, as a start; part of a misfit
+that two errors leave at most after `SCREENED` evaluations if their fit is continued."""
 SMALL = 5.0
 """Size over the typical one up to which an error with a tolerance ends the search if it leaves noise alone."""
 PARALLEL = 1e-8
@@ -395,7 +396,10 @@ def _together(search: HypothesisSearch, found: Sequence[FittedHypothesis]) -> li
 
     def fitted(both: Hypothesis, starts: Sequence[Start]) -> FittedHypothesis:
         ends = (search.fitted(both, np.append(end.x[:size], sizes), SCREENED) for end, sizes in starts)
-        best = search.fitted(both, min(ends, key=lambda end: end.chi_square).x)
+        best, before = min(ends, key=lambda end: end.chi_square), min(end.chi_square for end, _ in starts)
+        if best.chi_square > max(search.enough, search.noise + LEFT * (before - search.noise)):
+            return best  # it will not leave noise alone
+        best = search.fitted(both, best.x)
         for error in both.fitted:
             best = _damped(search, best, error.key)
         return best
