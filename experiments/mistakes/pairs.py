@@ -23,7 +23,7 @@ from jaxmb.fitting import with_tests
 
 
 class Wrong(NamedTuple):
-    """One error: of the machine, of the posture of the second test [deg], or of what was measured in some tests."""
+    """One error: of the machine, of the posture of the second test [deg], or of the data of some tests."""
 
     expected: str
     """What the text of the named error contains."""

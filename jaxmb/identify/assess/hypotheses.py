@@ -273,7 +273,7 @@ the free parameters are fitted at a size; of those that explain most then, which
 are refitted."""
 CONTINUED = 0.05
 """Part of the misfit that a refit explains after `SCREENED` evaluations if it is continued."""
-SCANNED = (2.0, -2.0, 8.0, -8.0, -32.0, 32.0)
+SCANNED = (2.0, -2.0, 8.0, -8.0, 32.0, -32.0)
 """Sizes over the typical one at which all errors are tried: log FRFs are not linear at antiresonances."""
 MOST_SCANNED, POINTS = 10**7, 64
 """Largest number of rows times errors for sizes other than the starts of an error, and points at a time."""
@@ -291,10 +291,12 @@ MOST_NAMED = 4
 DRAWN = 16
 """Starts of refits between the bounds where data are not reproduced, as the fit may be in a local minimum: a factor of
 1000 on the FRFs of an arm of four joints is found from nine of them."""
-SECOND, EQUAL, UNEQUAL, LEFT = 3, 0.01, 0.1, 0.5
-"""Number of errors that are fitted beside the one that explains most; relative difference of the sums of squares of
-others that may take its place; compliance of one of two springs over that of the other, as a start; part of a misfit
-that two errors leave at most after `SCREENED` evaluations if their fit is continued."""
+SECOND, FAR, UNEQUAL = 3, 32.0, 0.1
+"""Number of errors that are fitted beside the one that explains most, the largest size over the typical one from which
+they start, and compliance of one of two springs over that of the other, as a start."""
+EQUAL, REMAINS = 0.01, 0.5
+"""Relative difference of the sums of squares of errors of which each may be the first of two; part of a misfit that two
+errors leave at most after `SCREENED` evaluations if their fit is continued."""
 SMALL = 5.0
 """Size over the typical one up to which an error with a tolerance ends the search if it leaves noise alone."""
 PARALLEL = 1e-8
@@ -397,7 +399,7 @@ def _together(search: HypothesisSearch, found: Sequence[FittedHypothesis]) -> li
     def fitted(both: Hypothesis, starts: Sequence[Start]) -> FittedHypothesis:
         ends = (search.fitted(both, np.append(end.x[:size], sizes), SCREENED) for end, sizes in starts)
         best, before = min(ends, key=lambda end: end.chi_square), min(end.chi_square for end, _ in starts)
-        if best.chi_square > max(search.enough, search.noise + LEFT * (before - search.noise)):
+        if best.chi_square > max(search.enough, search.noise + REMAINS * (before - search.noise)):
             return best  # it will not leave noise alone
         best = search.fitted(both, best.x)
         for error in both.fitted:
@@ -440,6 +442,7 @@ def together(
         ratios = {pair: (1.0, 1.0), other: (1.0, UNEQUAL), one: (UNEQUAL, 1.0)}
         starts = [(single[key], np.multiply(single[key].size, each)) for key, each in ratios.items() if key in single]
         tried.append((Hypothesis(known[one], beside=(known[other],)), starts, np.inf))
+    # next to a single error that leaves noise alone, only a second one that is significant to first order is tried
     first, nearest = next(iter(single)), ([] if order[0].chi_square <= enough else [*single][:SECOND])
     apart = [key for key in nearest if key not in springs][:1]
     equal = [key for key in nearest if single[key].chi_square <= (1.0 + EQUAL) * single[first].chi_square]
@@ -455,8 +458,8 @@ def together(
         likely = [k for k in sorted(others, key=lambda k: -scores[k])[:SECOND] if less[k] > least]
         near = {k: single[error.key] for k, error in others.items() if error.key in nearest}
         for k in dict.fromkeys([*likely, *near]):
-            size = np.clip(np.clip(sizes[k], *SCANNED[-2:]), *np.divide(errors[k].bounds, errors[k].typical))
-            starts = [(end, np.append(size, end.sizes))]
+            least_size, most_size = np.clip(np.divide(errors[k].bounds, errors[k].typical), -FAR, FAR)
+            starts = [(end, np.append(np.clip(sizes[k], least_size, most_size), end.sizes))]
             if k in near:  # each may have been fitted in place of both
                 starts.append((end, 0.5 * np.append(near[k].size, end.sizes)))
             tried.append((end.hypothesis._replace(beside=(errors[k], *end.hypothesis.beside)), starts, enough))

@@ -164,7 +164,7 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
     named = (_reported(search, plain, chi_square, found) if found else ()) or lower
     if not named and search.allowance is None:
         named = _single_lines(estimate, search, (plain, start), chi_square)
-        named = named or _moved(estimate, search, plain, chi_square)
+        named = named or _movement(estimate, search, plain, chi_square)
     springs = further_springs(corrected.model, found, chi_square, degrees, len(corrected.errors))
     best = explains_half(found, chi_square, search.noise, len(corrected.errors))
     best = None if named or search.allowance is not None else best
@@ -460,7 +460,7 @@ def outlying_groups(
     return before, []
 
 
-def _moved(
+def _movement(
     estimate: Estimate, search: HypothesisSearch, u: Float[np.ndarray, "d"], chi_square: float
 ) -> tuple[ModelError, ...]:
     """The station of a pose test, or the point whose position on its body is free, that was displaced between two of

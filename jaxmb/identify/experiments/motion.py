@@ -200,7 +200,7 @@ class PostureDescription(Description[P]):
 def _posture_errors(
     test: PostureTest, model: Model, none: PostureErrors
 ) -> Iterator[tuple[StatedError, PostureErrors]]:
-    """Errors of the posture of a test, of joint zeros, payloads and stiffnesses, each of 1 rad, m, kg, or by e.
+    """Errors of the posture of a test, of joint zeros, payloads and stiffnesses: of 1 rad, m or kg, or a factor of e.
 
     In a machine with loops, of the independent coordinates, loops closed to first order.
     """
