@@ -274,7 +274,8 @@ are refitted."""
 CONTINUED = 0.05
 """Part of the misfit that a refit explains after `SCREENED` evaluations if it is continued."""
 SCANNED = (2.0, -2.0, 8.0, -8.0, 32.0, -32.0)
-"""Sizes over the typical one at which all errors are tried: log FRFs are not linear at antiresonances."""
+"""Sizes over the typical one at which all errors are tried, up to the smallest of their own starts: log FRFs are not
+linear at antiresonances."""
 MOST_SCANNED, POINTS = 10**7, 64
 """Largest number of rows times errors for sizes other than the starts of an error, and points at a time."""
 MOST_TESTS, MOST_CHANNELS = 4, 6
@@ -285,7 +286,7 @@ MOST_PAIRS = 15
 LINEAR = 0.1
 """Part of the misfit by which a decrease to first order may be too small, and that a further spring explains."""
 MOST_SIZES = 3
-"""Number of sizes of an error at which the free parameters are fitted before its size."""
+"""Number of sizes of an error, beside its own starts, at which the free parameters are fitted before its size."""
 MOST_NAMED = 4
 """Largest number of errors that are named together."""
 DRAWN = 16
@@ -323,24 +324,31 @@ def refitted(
     found, best = dict[int, FittedHypothesis](), np.inf
     enough = search.enough if chi_square > search.enough else -np.inf
 
+    @functools.cache
+    def sized(k: int) -> list[FittedHypothesis]:
+        return [inner.get(k, search).at_size(end.hypothesis, end.x) for end in tried[k]]
+
     def continues(end: FittedHypothesis) -> bool:
         return chi_square - end.chi_square > CONTINUED * max(chi_square - search.noise, 0.0)
 
-    def refit(numbers: Sequence[int]) -> None:
+    # stated numbers that may be far off, not compliances where none is stated
+    far = [bool(error.kind and error.starts and error.bounds[0] < 0.0) for error in errors]
+
+    def may_explain(k: int) -> bool:
+        # unless another error leaves noise alone, and this one more to first order
+        return bool(best > enough or far[k] or expected[:, k].min() <= best + LINEAR * (chi_square - best))
+
+    def refit(numbers: Iterable[int]) -> None:
         nonlocal best
-        for k in numbers:
-            # a stated number that may be wrong by a large factor, not a compliance where none is stated
-            far = errors[k].kind and errors[k].starts and errors[k].bounds[0] < 0.0
-            if best <= enough and not far and expected[:, k].min() > best + LINEAR * (chi_square - best):
-                continue  # another error leaves noise alone, and this one more to first order
+        for k in filter(may_explain, numbers):
             first = np.append(at[int(np.argmin(expected[: len(at), k]))], 0.0)
-            sized = [inner.get(k, search).at_size(end.hypothesis, end.x) for end in tried[k]]
-            nearest = min(sized, key=lambda end: end.chi_square)
-            ends = (search.fitted(nearest.hypothesis, start, SCREENED) for start in (first, nearest.x))
+            nearest = min(sized(k), key=lambda end: end.chi_square)
+            own = [end.x for end in sized(k) if far[k] and end.size in _own_sizes(errors[k]) and end is not nearest]
+            ends = (search.fitted(nearest.hypothesis, start, SCREENED) for start in (first, nearest.x, *own))
             end = min(ends, key=lambda end: end.chi_square)
             if continues(end):
                 end = _damped(search, search.fitted(end.hypothesis, end.x), errors[k].key)
-            conventions = (end for end in sized if end.size != 0.0 and end.surprise < 1e-9)  # such as 90 deg
+            conventions = (end for end in sized(k) if end.size != 0.0 and end.surprise < 1e-9)  # such as 90 deg
             usual = [search.at_size(end.hypothesis, end.x) for end in conventions]
             found[k] = min([end, *usual], key=lambda end: end.score)
             if _is_usual(found[k]):
@@ -355,18 +363,20 @@ def refitted(
     nearer = np.full(len(errors), np.inf)
     # the fit may be so far off that no step from it shows what a payload or a missing elasticity explains
     for k in {*likely()[:LIKELY], *(k for k in likely() if errors[k].starts)}:
-        nearer[k] = inner.get(k, search).at_size(tried[k][0].hypothesis, tried[k][0].x).chi_square
+        nearer[k] = min(end.chi_square for end in sized(k))
     expected = np.concatenate([expected, nearer[None]])
     refit(likely()[:TRIED])
-    refit([k for k in likely() if errors[k].starts][:TRIED])
+    refit([k for k in likely() if errors[k].starts and may_explain(k)][:TRIED])
     if found:
         nearest = min(found, key=lambda k: found[k].chi_square)
         similar, surprise = _similar(search, nearest, found[nearest]), found[nearest].surprise
         expected = np.concatenate([expected, [[similar[k].chi_square for k in range(len(errors))]]])
         more = sorted(set(similar) - set(found), key=lambda k: similar[k].chi_square)
-        tried = {k: [similar[k], *tried[k]] for k in more}
         # of errors with one effect, only those that are more plausible
-        refit([k for k in more if distinct[k] or similar[k].surprise < 0.99 * surprise][:TRIED])
+        more = [k for k in more if distinct[k] or similar[k].surprise < 0.99 * surprise][:TRIED]
+        tried = {k: [similar[k], *tried[k]] for k in more}
+        sized.cache_clear()
+        refit(more)
     ends = [*found.values(), *(() if best <= enough else _alternatives(search, at))]
     return [*ends, *(_together(search, ends) if ends and search.allowance is None else ())]
 
@@ -497,17 +507,25 @@ def _in_single_tests(search: HypothesisSearch, u: np.ndarray) -> list[tuple[list
     return found
 
 
+def _own_sizes(error: StatedError) -> list[float]:
+    """Starts of an error over its typical size."""
+    return [start / error.typical for start in error.starts]
+
+
 def _scanned(search: HypothesisSearch, u: np.ndarray, numbers: Sequence[int]) -> dict[int, list[FittedHypothesis]]:
     """Fits at the sizes that are tried of some errors, by index, the best first: at u, or after a step of the free
-    parameters to first order from there."""
+    parameters to first order from there. Of the usual sizes the best are kept, of the starts of an error all: an angle
+    that is far off has a larger residual there than beside no error until the free parameters are fitted."""
     corrected, free, best = search.corrected, search.corrected.problem.free, dict[tuple[int, float], FittedHypothesis]()
     errors, none = corrected.errors, np.zeros(len(corrected.errors))
     residual, jacobian = map(search.metric, corrected.state(u, none, np.arange(search.size)))
     svd, usual = scaled_svd(jacobian), SCANNED if residual.size * len(errors) <= MOST_SCANNED else ()
-    pairs = list[tuple[int, float]]()
+    pairs, own = list[tuple[int, float]](), dict[int, list[float]]()
     for k in numbers:
         (least, most), typical = errors[k].bounds, errors[k].typical
-        sizes = [*(x / typical for x in errors[k].starts), *usual]
+        own[k] = _own_sizes(errors[k])
+        nearest = min(map(abs, own[k]), default=math.inf)
+        sizes = [*own[k], *(x for x in usual if abs(x) < nearest)]
         pairs += [(k, x) for x in sizes if least < x * typical < most] or [(k, 0.0)]
     for first in range(0, len(pairs), POINTS):  # for the memory; the last points are repeated, for one program
         some = [pairs[min(i, len(pairs) - 1)] for i in range(first, first + POINTS)]
@@ -521,10 +539,13 @@ def _scanned(search: HypothesisSearch, u: np.ndarray, numbers: Sequence[int]) ->
             for (k, size), point, chi_square in zip(some, points, np.sum(found**2, axis=0), strict=True):
                 whole = float(chi_square) + search.elsewhere
                 end = FittedHypothesis(Hypothesis(errors[k]), np.append(point, size), whole)
-                key = k, abs(size)
+                key = k, size if size in own[k] else abs(size)
                 best[key] = min(best.get(key, end), end, key=lambda end: end.chi_square)
-    ends = sorted(best.items(), key=lambda each: each[1].score)
-    return {k: [end for (of, _), end in ends if of == k][:MOST_SIZES] for k in numbers}
+    kept = {k: list[FittedHypothesis]() for k in numbers}
+    for (k, size), end in sorted(best.items(), key=lambda each: each[1].score):
+        if size in own[k] or sum(each.size not in own[k] for each in kept[k]) < MOST_SIZES:
+            kept[k].append(end)
+    return kept
 
 
 def _similar(search: HypothesisSearch, k: int, best: FittedHypothesis) -> dict[int, FittedHypothesis]:
@@ -579,13 +600,14 @@ def _expected(
     errors, every = corrected.errors, np.arange(size + len(corrected.errors))
     typical = np.array([error.typical for error in errors])
     expected, distinct = np.zeros((len(points), len(errors))), np.zeros(len(errors), bool)
-    inside = np.zeros(len(errors), bool)
+    inside, repeated = np.zeros(len(errors), bool), np.zeros(len(errors), bool)
+    order = np.argsort([not error.starts for error in errors], kind="stable")  # parallel for small errors only
     for p, u in enumerate(points):
         residual, jacobian = corrected.state(u, np.zeros(len(errors)), every)
         columns = search.metric(jacobian[:, size:] * typical)
         # columns parallel to an earlier one, such as those of all tests and of a single test
-        unit = columns / np.maximum(np.linalg.norm(columns, axis=0), np.finfo(float).tiny)
-        repeated = np.any(np.triu(np.abs(unit.T @ unit), 1) > 1.0 - PARALLEL, axis=0)
+        unit = columns[:, order] / np.maximum(np.linalg.norm(columns[:, order], axis=0), np.finfo(float).tiny)
+        repeated[order] = np.any(np.triu(np.abs(unit.T @ unit), 1) > 1.0 - PARALLEL, axis=0)
         rest, less, _ = drops(search.metric(residual), search.metric(jacobian[:, :size]), columns)
         less[repeated] = 0.0
         expected[p] = rest - less

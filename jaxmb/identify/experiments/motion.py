@@ -83,6 +83,11 @@ class PostureTest(Test[MotionView]):
 
 
 P = TypeVar("P", bound=PostureTest)
+FAR_ANGLES = tuple(np.radians([3.5, -3.5, 12.0, -12.0]).tolist())
+"""rad, starts of joint angles: of arms of two and three joints, errors of 8 and 15 deg were reached from starts of half
+to twice their size, also from others, but never from 0."""
+FAR_LENGTHS = (0.03, -0.03, 0.1, -0.1)
+"""m, starts of prismatic coordinates."""
 
 
 class MotionEvaluation(Evaluation[P]):
@@ -210,12 +215,13 @@ def _posture_errors(
             displaced = none._replace(posture=column[: none.posture.size])
             revolute = model.revolute[model.coordinates.index(name)]
             kind, unit = joint_kind("posture", revolute)
+            starts = FAR_ANGLES if revolute else FAR_LENGTHS
             error = error_with_text(
                 f"posture of {test.name} {name}", posture_text, name, display_name(test.name), revolute, kind=kind,
-                unit=unit,
+                unit=unit, starts=starts,
             )  # fmt: skip
             yield error, displaced
-            yield zero_error(name, revolute), displaced
+            yield zero_error(name, revolute)._replace(starts=starts), displaced
     for error, payload in payload_errors(model, test.name):
         yield error, none._replace(payload=payload)
     elastic = [k for k in range(len(model.joints)) if model.stiffness[k] > 0.0 and not model.locked[k]]

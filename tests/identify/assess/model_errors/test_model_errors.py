@@ -306,6 +306,33 @@ def test_an_error_beyond_a_rise_of_its_residual_is_found():
     assert found.size == pytest.approx(20.0, abs=0.2)
 
 
+def test_an_angle_is_found_that_is_far_off():
+    """Beside it another minimum is near 0, its residual is larger at each start until the free parameter is fitted, and
+    a displaced axis has the same effect to first order."""
+    draw = np.random.default_rng(0)
+    noise, slopes = draw.normal(size=200), draw.normal(size=(200, 2))
+    errors = StatedError("axis", size=0.1), StatedError("angle", size=0.05, starts=(3.5, -3.5, 12.0, -12.0))
+    by_axis = slopes @ [-1.5, 1.35]
+
+    def state(u, x, columns, tests=None):
+        off, near = x[1] - 12.0, (x[1] - 1.0) ** 2 + 2.0
+        by_angle = slopes @ [-1.5, 0.05 * (near + 2.0 * off * (x[1] - 1.0))]
+        by_u = slopes[:, 0] * 30.0 / np.cosh(u[0]) ** 2
+        residual = noise + slopes @ [30.0 * (np.tanh(u[0]) - x[1] / 20.0), 0.05 * off * near] + by_axis * x[0]
+        return residual, np.column_stack([by_u, by_axis, by_angle])[:, columns]
+
+    free = types.SimpleNamespace(lower=[-2.0], upper=[2.0], size=1)
+    problem = types.SimpleNamespace(free=free, row_slices=(), tests=())
+    corrected = types.SimpleNamespace(
+        model=build_model(MACHINE), problem=problem, errors=errors, state=state, residuals=at_points(state)
+    )
+    search = HypothesisSearch(corrected, Metric(np.ones(200), np.zeros((200, 0))), 199.0)
+    found = refitted(search, [np.zeros(1)], search.fitted(NONE, np.zeros(1)).chi_square, ())
+    best = min(found, key=lambda end: end.chi_square)
+    assert best.hypothesis.error.key == "angle"
+    assert 0.05 * best.size == pytest.approx(12.0, abs=0.1)
+
+
 def test_an_implausibly_large_error_that_leaves_noise_alone_does_not_end_the_search():
     """An error of about the typical size leaves noise alone too, but has no effect to first order."""
     draw = np.random.default_rng(0)
