@@ -32,6 +32,8 @@ LEVELS = 10
 """Approximate number of colour bands."""
 MOST_COLUMNS = 4
 """Largest number of panels per row."""
+MOST_ASPECT = 3.0
+"""Largest ratio of the sides of a panel with lengths at the same scale along both axes."""
 MODAL_SHOWN_AS = {
     "frequency": ("frequency", "Hz", 1.0),
     "damping": ("damping ratio", "%", 100.0),
@@ -130,8 +132,9 @@ def _planes(found: ModalMaps, quantity: str) -> Chart:
     uncertain = std is not None and bool(np.isfinite(std).any())
     (x, along_x), (y, along_y) = grid_axis(found.postures, 0), grid_axis(found.postures, 1)
     count = values.shape[-1]
-    in_space, width = not any(found.postures.revolute[:2]), 2.4 if count == 1 else 1.8
-    height = width * float(np.ptp(y) / np.ptp(x)) if in_space else 0.85 * width
+    aspect, width = float(np.ptp(y) / np.ptp(x)), 2.4 if count == 1 else 1.8
+    in_space = not any(found.postures.revolute[:2]) and 1.0 / MOST_ASPECT < aspect < MOST_ASPECT
+    height = width * aspect if in_space else 0.85 * width
     above, below = [], []
     for m in range(count):
         title = f"mode {m + 1}" if shown.by_mode else name

@@ -36,6 +36,14 @@ def test_planes():
     figure_of(chart).draw_without_rendering()
 
 
+def test_planes_of_narrow_ranges_have_no_common_scale():
+    """Of a stroke of 2 m over one of 10 mm panels would be 30 m high."""
+    for grid, equal in (((X, Z), True), ((0.01 * X, Z), False), ((X, 0.01 * Z), False)):
+        panel = modal_map_chart(maps(("x", "z"), grid), "frequency").panels[0]
+        assert panel.equal is equal
+        assert 1.0 < panel.height < 5.0
+
+
 def test_one_map_without_std():
     chart = modal_map_chart(maps(("tool.x", "tool.z"), (X, Z), gap=False), "static_compliance")
     (panel,) = chart.panels
