@@ -17,10 +17,11 @@ from jaxmb.compiled import compiled, numeric_arguments
 from jaxmb.io.files import write_atomically
 from jaxmb.io.validation import check_choice, typed_arguments
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.loops import at_closed_posture
-from jaxmb.mechanics.tangent import LinearizeAt, linearize, operating_point, warns_of_mounting
+from jaxmb.mechanics.loops import at_closed_posture, is_traced
+from jaxmb.mechanics.tangent import LinearizeAt, linearize, motion_coordinates, operating_point, warns_of_mounting
 from jaxmb.response.frf import response_rows
 from jaxmb.response.frf_kind import FrfKind, Point, check_kind, dof_names, endpoints
+from jaxmb.response.modal import check_mass_matrix
 
 Reduction = Literal["balanced", "modal"]
 LEAST_DECAY = 1e-9
@@ -55,7 +56,6 @@ class ReducedStateSpace(NamedTuple):
 @warns_of_mounting
 @numeric_arguments("q")
 @at_closed_posture
-@compiled
 def state_space(
     model: Model,
     q: Float[Array, "n"],
@@ -80,10 +80,27 @@ def state_space(
         at: linearize at the "posture" or at the static "equilibrium" under gravity.
 
     Raises:
-        ValueError: a shape, a frame, a direction, `at` or the kind is wrong, or a loop is open at q.
+        ValueError: a shape, a frame, a direction, `at` or the kind is wrong, a loop is open at q, or the mass matrix is
+            singular.
         RuntimeError: no equilibrium was found.
         NotImplementedError: structural or fractional damping, which no state-space model has; or virtual springs.
     """
+    system, mass = _system_and_mass(model, q, inputs, outputs, kind, frame, at)
+    if not is_traced(model, q):
+        check_mass_matrix(np.asarray(mass), motion_coordinates(model))
+    return system
+
+
+@compiled
+def _system_and_mass(
+    model: Model,
+    q: Float[Array, "n"],
+    inputs: Sequence[Point] | None,
+    outputs: Sequence[Point] | None,
+    kind: FrfKind,
+    frame: str,
+    at: LinearizeAt,
+) -> tuple[StateSpace, Float[Array, "m m"]]:
     outputs, inputs = endpoints(frame, outputs, inputs)
     derivatives = check_kind(kind)
     if model.structural or model.fractional:
@@ -101,7 +118,8 @@ def state_space(
     still = jnp.concatenate([eye, none, jnp.zeros_like(input_rows.T)], axis=1)
     observed = output_rows @ (still, motion, acceleration)[derivatives]
     states = 2 * count
-    return StateSpace(rates[:, :states], rates[:, states:], observed[:, :states], observed[:, states:])
+    system = StateSpace(rates[:, :states], rates[:, states:], observed[:, :states], observed[:, states:])
+    return system, tangent.mass
 
 
 def reduce_state_space(system: StateSpace, states: int, method: Reduction = "balanced") -> ReducedStateSpace:

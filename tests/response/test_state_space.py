@@ -73,6 +73,18 @@ def test_structural_damping_is_refused():
         jaxmb.state_space(model, jaxmb.reference_posture(model), [("ground", "x")])
 
 
+def test_coordinates_without_mass_between_them_are_refused():
+    """Of two springs in series `frf` is correct, but no finite state matrix exists."""
+    joint = [{"name": name, "stiffness": 1e4, "damping": 1.0} for name in ("a", "b")]
+    inertia = {"xx": 1.0, "yy": 1.0, "zz": 1.0}
+    body = {"name": "tool", "joint": joint, "mass": 1.0, "inertia_products": inertia}
+    model = jaxmb.build_model(jaxmb.Machine.model_validate({"name": "series", "body": [body]}))
+    with pytest.raises(
+        ValueError, match="the mass matrix is singular: a motion of mainly coordinate 'a' moves no mass"
+    ):
+        jaxmb.state_space(model, np.zeros(2))
+
+
 @pytest.mark.parametrize("method", ["balanced", "modal"])
 def test_reduction(method):
     """The stated error is that of the FRFs; the balanced one is below its bound; all states are exact."""
