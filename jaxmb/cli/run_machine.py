@@ -128,11 +128,11 @@ def compensate(
     joints: Annotated[
         Path,
         typer.Argument(
-            help="CSV file with a line for each posture and columns of coordinates, rad or m; those without a column"
-            " are as in the reference posture."
+            help="CSV file with a line for each posture and a column for each coordinate that drives command, rad or"
+            " m; the others stay as in the reference posture."
         ),
     ],
-    out: Annotated[Path, typer.Option(help="CSV file of the results, with all coordinates.")] = Path("commands.csv"),
+    out: Annotated[Path, typer.Option(help="CSV file of the results, with the same columns.")] = Path("commands.csv"),
     frame: Annotated[str, typer.Option(help="Frame that is compensated.", show_default=FRAME_DEFAULT)] = "tool",
     reverse: Annotated[
         bool, typer.Option("--reverse", help="The inverse: values of the nominal machine from joint commands.")
@@ -154,31 +154,43 @@ def compensate(
     import numpy as np
 
     from jaxmb.io.files import finite_number, write_atomically
-    from jaxmb.mechanics.kinematics import check_wrench, frame_name
-    from jaxmb.response.static import compensate as commands_of, nominal_values
+    from jaxmb.mechanics.kinematics import check_wrench, frame_name, frame_pose
+    from jaxmb.response.static import CONVERGED, actual_pose, compensate as commands_of, nominal_model, nominal_values
+    from jaxmb.spatial import displacement
 
     with wrong_input(), progress(robot.name, "computing"):
         model = robot.model
         point = frame_name(model, frame)
         load = jnp.asarray([finite_number("wrench", part) for part in wrench.split(",")]) if wrench else None
         check_wrench(load)
-        q = np.array(_postures(joints, model))
+        driven, rows = _postures(joints, model)
+        q, nominal, columns = np.array(rows), nominal_model(model), [model.coordinates.index(name) for name in driven]
         function = nominal_values if reverse else commands_of
-        found = np.asarray(jax.vmap(lambda x: function(model, x, point, load))(jnp.asarray(q)))
+
+        def solved(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+            y = function(model, x, point, load, driven)
+            command, stated = (x, y) if reverse else (y, x)
+            return y, displacement(frame_pose(nominal, stated, point), actual_pose(model, command, point, load))
+
+        found, left = (np.asarray(part) for part in jax.vmap(solved)(jnp.asarray(q)))
         lost = np.flatnonzero(~np.isfinite(found).all(axis=1))
         if lost.size:
             raise ValueError(f"{joints}: posture {lost[0] + 1} cannot be compensated: it is singular or out of reach")
-        lines = [",".join(model.coordinates), *(",".join(repr(x) for x in row) for row in found.tolist())]
+        lines = [",".join(driven), *(",".join(repr(x) for x in row) for row in found[:, columns].tolist())]
     with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(out, ("\n".join(lines) + "\n").encode())
-    largest = np.max(np.abs(found - q), axis=0)
-    changes = ", ".join(f"{name} {value:.4g}" for name, value in zip(model.coordinates, largest, strict=True))
-    typer.echo(f"{robot.name}: {len(q)} postures written to {out}; largest changes (rad, m): {changes}")
+    largest = np.max(np.abs(found - q), axis=0)[columns]
+    changes = ", ".join(f"{name} {value:.4g}" for name, value in zip(driven, largest, strict=True))
+    across, about = (np.linalg.norm(part, axis=1).max() for part in (left[:, :3], left[:, 3:]))
+    beyond = max(across, about) > CONVERGED
+    rest = f"; largest displacement of {point} that remains: {across:.4g} m, {about:.4g} rad" if beyond else ""
+    typer.echo(f"{robot.name}: {len(q)} postures written to {out}; largest changes (rad, m): {changes}{rest}")
 
 
-def _postures(path: Path, model: "Model") -> list[list[float]]:
-    """Postures of a CSV file, rad or m; coordinates without a column as in the reference posture."""
+def _postures(path: Path, model: "Model") -> tuple[tuple[str, ...], list[list[float]]]:
+    """Coordinates with a column in a CSV file, and its postures, rad or m, other coordinates as in the reference
+    posture."""
     from jaxmb.io.files import csv_table, finite_number
     from jaxmb.machine.values import check_angle, check_travel
 
@@ -197,7 +209,7 @@ def _postures(path: Path, model: "Model") -> list[list[float]]:
             for name, value in values.items():
                 checks[name](name, value)
         found.append([values.get(name, own) for name, own in zip(coordinates, reference, strict=True)])
-    return found
+    return tuple(heads), found
 
 
 class MapOptions(NamedTuple):

@@ -27,6 +27,7 @@ from jaxmb.mechanics.kinematics import (
     frame_jacobian,
     frame_offsets,
     frame_pose,
+    joints_moving_frame,
     node_poses,
     whole,
 )
@@ -198,7 +199,12 @@ def loaded_pose(
 @numeric_arguments("q", "wrench")
 @compiled
 def corrected_target(
-    model: Model, q: Float[Array, "n"], frame: str, wrench: Float[Array, "6"], load_frame: str | None = None
+    model: Model,
+    q: Float[Array, "n"],
+    frame: str,
+    wrench: Float[Array, "6"],
+    load_frame: str | None = None,
+    joints: Sequence[str] | None = None,
 ) -> Float[Array, "n"]:
     """Targets of the drives with which the loaded frame has the pose of the unloaded machine at q.
 
@@ -210,6 +216,7 @@ def corrected_target(
         frame: the tool.
         wrench: process load [6], N and Nm, ground axes.
         load_frame: frame at whose origin it acts; by default the tool.
+        joints: as in `compensate`.
 
     Returns:
         q_c [n]; NaN where the pose cannot be reached under the load.
@@ -226,7 +233,7 @@ def corrected_target(
     def error(target: Array) -> Array:
         return displacement(loaded_pose(model, target, frame, wrench, load_frame), target_pose)
 
-    target = _solved(error, model, q, frame)
+    target = _solved(error, model, q, frame, joints)
     return jnp.where(jnp.max(jnp.abs(error(target))) <= CONVERGED, target, jnp.nan)
 
 
@@ -284,7 +291,11 @@ def actual_pose(
 @numeric_arguments("q", "wrench")
 @compiled
 def compensate(
-    model: Model, q: Float[Array, "n"], frame: str = "tool", wrench: Float[Array, "6"] | None = None
+    model: Model,
+    q: Float[Array, "n"],
+    frame: str = "tool",
+    wrench: Float[Array, "6"] | None = None,
+    joints: Sequence[str] | None = None,
 ) -> Float[Array, "n"]:
     """Joint commands with which the frame of the identified machine reaches its pose in the nominal machine.
 
@@ -298,6 +309,8 @@ def compensate(
         q: nominal joint values [n], rad or m.
         frame: name of the frame.
         wrench: load at its origin [6], see `actual_pose`.
+        joints: coordinates that drives can command; the others, such as elastic ones without a drive, stay at q. By
+            default all.
 
     Returns:
         q_c [n]; NaN where the steps do not converge, or end with a displacement at a posture with fewer than r
@@ -308,13 +321,17 @@ def compensate(
         NotImplementedError: the machine has loops.
     """
     target = frame_pose(nominal_model(model), q, frame)
-    return _solved(lambda x: displacement(actual_pose(model, x, frame, wrench), target), model, q, frame)
+    return _solved(lambda x: displacement(actual_pose(model, x, frame, wrench), target), model, q, frame, joints)
 
 
 @numeric_arguments("q", "wrench")
 @compiled
 def nominal_values(
-    model: Model, q: Float[Array, "n"], frame: str = "tool", wrench: Float[Array, "6"] | None = None
+    model: Model,
+    q: Float[Array, "n"],
+    frame: str = "tool",
+    wrench: Float[Array, "6"] | None = None,
+    joints: Sequence[str] | None = None,
 ) -> Float[Array, "n"]:
     """Joint values at which the nominal machine has the pose of the real one at joint commands: the reverse of
     `compensate`.
@@ -324,6 +341,7 @@ def nominal_values(
         q: commands [n], rad or m.
         frame: name of the frame.
         wrench: load at its origin [6], see `actual_pose`.
+        joints: as in `compensate`.
 
     Returns:
         Nominal joint values [n]; NaN where the steps do not converge.
@@ -333,16 +351,19 @@ def nominal_values(
         NotImplementedError: the machine has loops.
     """
     target, nominal = actual_pose(model, q, frame, wrench), nominal_model(model)
-    return _solved(lambda x: displacement(frame_pose(nominal, x, frame), target), nominal, q, frame)
+    return _solved(lambda x: displacement(frame_pose(nominal, x, frame), target), nominal, q, frame, joints)
 
 
-def _solved(error: Callable[[Array], Array], model: Model, start: Float[Array, "n"], frame: str) -> Float[Array, "n"]:
+def _solved(
+    error: Callable[[Array], Array], model: Model, start: Float[Array, "n"], frame: str, joints: Sequence[str] | None
+) -> Float[Array, "n"]:
     """Coordinates with the least displacement, by Newton steps with the Jacobian of the rigid machine in as many
-    directions as the nominal machine moves; NaN as of `compensate`."""
-    most = _directions(nominal_model(model), start, frame)
+    directions as the joints move the nominal machine; NaN as of `compensate`."""
+    moving = np.isin(model.coordinates, joints_moving_frame(model, frame, joints))
+    most = _directions(nominal_model(model), start, frame, moving)
 
     def step_and_directions(x: Array) -> tuple[Array, Array]:
-        left, values, right = jnp.linalg.svd(frame_jacobian(model, x, frame), full_matrices=False)
+        left, values, right = jnp.linalg.svd(frame_jacobian(model, x, frame) * moving, full_matrices=False)
         used = (values > 1e-9 * values.max(initial=0.0)) & (jnp.arange(values.size) < most)
         return right.T @ (jnp.where(used, 1.0 / jnp.where(used, values, 1.0), 0.0) * (left.T @ error(x))), used.sum()
 
@@ -352,8 +373,8 @@ def _solved(error: Callable[[Array], Array], model: Model, start: Float[Array, "
     return jnp.where(is_regular & (jnp.max(jnp.abs(step)) <= CONVERGED), found, jnp.nan)
 
 
-def _directions(model: Model, q: Float[Array, "n"], frame: str) -> Int[Array, ""]:
-    """Number of directions in which a frame moves at postures near q that are not singular."""
+def _directions(model: Model, q: Float[Array, "n"], frame: str, moving: np.ndarray) -> Int[Array, ""]:
+    """Number of directions in which some coordinates move a frame at postures near q that are not singular."""
     near = q + np.random.default_rng(0).uniform(-1.0, 1.0, (GENERIC, q.size))
-    values = jax.vmap(lambda x: jnp.linalg.svd(frame_jacobian(model, x, frame), compute_uv=False))(near)
+    values = jax.vmap(lambda x: jnp.linalg.svd(frame_jacobian(model, x, frame) * moving, compute_uv=False))(near)
     return (values > LEAST_MOTION * values.max(axis=1, keepdims=True, initial=0.0)).sum(axis=1).max()

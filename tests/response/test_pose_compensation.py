@@ -59,6 +59,36 @@ def test_parallel_axes_that_an_identified_tilt_makes_different():
     assert np.isnan(compensate(model, np.array([0.0, 0.3, 0.0, 0.0, 0.1]))).all()
 
 
+def test_coordinates_without_a_drive_stay(tmp_path, capsys):
+    """A gantry on an elastic foundation with an elastic tilt of its ram: no drive commands them."""
+    inertia = {"mass": 50.0, "inertia_products": {"xx": 5.0, "yy": 5.0, "zz": 5.0}}
+    joints = {"base": [("bz", [0, 0, 1], 1e6), ("bry", [0, 1, 0], 1e6)],
+              "ram": [("x", [1, 0, 0], 1e6), ("z", [0, 0, 1], 1e6), ("ry", [0, 1, 0], 1e5)]}  # fmt: skip
+    body = [
+        {"name": name, "parent": parent, "origin": {"xyz": [0, 0, 1]}, **inertia, "center_of_mass": [0.2, 0, 0],
+         "joint": [{"name": c, "type": "revolute" if "r" in c else "prismatic", "axis": axis, "stiffness": k}
+                   for c, axis, k in joints[name]]}
+        for name, parent in (("base", "ground"), ("ram", "base"))
+    ]  # fmt: skip
+    frame = [{"name": "tool", "body": "ram", "origin": {"xyz": [0, 0, -2]}}]
+    machine = Machine.model_validate({"name": "gantry", "body": body, "frame": frame})
+    model, q, drives = build_model(machine), np.array([0.0, 0.0, 0.4, 0.1, 0.0]), ["x", "z"]
+    found = np.asarray(compensate(model, q, joints=drives))
+    np.testing.assert_array_equal(found[[0, 1, 4]], 0.0)
+    left, before = (actual_pose(model, x) - frame_pose(model, q, "tool") for x in (found, q))
+    np.testing.assert_allclose(left[[0, 2], 3], 0.0, atol=1e-9)
+    assert np.abs(before[[0, 2], 3]).max() > 1e-3
+    np.testing.assert_allclose(nominal_values(model, found, joints=drives), q, atol=1e-9)
+    write_machine(machine, tmp_path / "gantry.toml")
+    (tmp_path / "path.csv").write_text("z,x\n0.1,0.4\n")
+    out = tmp_path / "commands.csv"
+    assert main(["compensate", str(tmp_path / "gantry.toml"), str(tmp_path / "path.csv"), "--out", str(out)]) == 0
+    assert out.read_text().startswith("z,x\n")
+    np.testing.assert_allclose(np.loadtxt(out, delimiter=",", skiprows=1), found[[3, 2]], atol=1e-12)
+    # the tilt of the ram remains
+    assert "largest displacement of tool that remains: " in capsys.readouterr().out
+
+
 def test_command(tmp_path, capsys):
     model = set_parameters(build_model(MACHINE), DEVIATIONS)
     write_machine(machine_of(MACHINE, model), tmp_path / "found.toml")
