@@ -170,6 +170,7 @@ def frame_poses_under_weight(
 
 
 @numeric_arguments("q", "wrench")
+@at_closed_posture
 @compiled
 def loaded_pose(
     model: Model, q: Float[Array, "n"], frame: str, wrench: Float[Array, "6"], load_frame: str | None = None
@@ -187,7 +188,7 @@ def loaded_pose(
         T [4, 4] in the ground frame, NaN without an equilibrium.
 
     Raises:
-        ValueError: shapes or names are wrong.
+        ValueError: shapes or names are wrong, or a loop is open at q.
         NotImplementedError: as of the nonlinear `deflection`.
     """
     check_coordinates(model, q=q)
@@ -223,7 +224,7 @@ def corrected_target(
 
     Raises:
         ValueError: shapes or names are wrong.
-        NotImplementedError: as of the nonlinear `deflection`.
+        NotImplementedError: the machine has loops, or as of the nonlinear `deflection`.
 
     Source: Klimchik et al. 2013, "Compliance error compensation technique for parallel robots composed of non-perfect
     serial chains".
@@ -359,6 +360,7 @@ def _solved(
 ) -> Float[Array, "n"]:
     """Coordinates with the least displacement, by Newton steps with the Jacobian of the rigid machine in as many
     directions as the joints move the nominal machine; NaN as of `compensate`."""
+    check_open_chain(model, "compensation")
     moving = np.isin(model.coordinates, joints_moving_frame(model, frame, joints))
     most = _directions(nominal_model(model), start, frame, moving)
 

@@ -45,3 +45,17 @@ def test_along_a_trajectory_with_the_load_elsewhere(model):
 def test_no_way_to_correct(model):
     # with the wrist straight, what joints 4 and 6 do is the same: one direction cannot be corrected
     assert np.all(np.isnan(corrected_target(model, model.reference.at[4].set(0.0), "tool", LOAD)))
+
+
+def test_closed_chains_are_refused():
+    """Coordinates that follow others would keep their values: the target would not be a posture of the machine."""
+    inertia = {"mass": 1.0, "inertia_products": {"xx": 1.0, "yy": 1.0, "zz": 1.0}, "origin": {"xyz": [1, 0, 0]}}
+    body = [{"name": name, "parent": parent, **inertia, "joint": [{"name": c, "stiffness": 1e4}]}
+            for name, parent, c in (("a", "ground", "q1"), ("tool", "a", "q2"))]  # fmt: skip
+    coupling = [{"coordinate": "q2", "follows": "q1", "ratio": -0.5}]
+    machine = jaxmb.Machine.model_validate({"name": "pair", "body": body, "coupling": coupling})
+    model, load = jaxmb.build_model(machine), np.array([10.0, 20.0, 0.0, 0.0, 0.0, 0.0])
+    with pytest.raises(NotImplementedError, match="compensation: 'pair' has loops"):
+        corrected_target(model, [0.4, -0.2], "tool", load)
+    with pytest.raises(ValueError, match="q: the loops of 'pair' are open"):
+        loaded_pose(model, [0.4, 0.0], "tool", load)
