@@ -337,6 +337,10 @@ def test_predict_the_machine_of_a_result(tmp_path, capsys, refused):
     model, found = jaxmb.build_model(jaxmb.load_machine(tmp_path)), jaxmb.read_frf(tmp_path / "predict" / "frf.npz")
     expected = jaxmb.frf(model, jaxmb.reference_posture(model), found.frequency_hz, at="equilibrium")
     np.testing.assert_allclose(found.frf, expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
+    mujoco = pytest.importorskip("mujoco").MjModel.from_xml_path(str(tmp_path / "predict" / "machine.xml"))
+    at_rest = jaxmb.static_equilibrium(model, jaxmb.reference_posture(model))
+    np.testing.assert_allclose(mujoco.key_qpos[0], at_rest, atol=1e-12)
+    np.testing.assert_allclose(mujoco.qpos_spring, jaxmb.reference_posture(model), atol=1e-12)
     out, err = capsys.readouterr()
     assert "Modes of manipulator-3r" in out
     assert f"jaxmb: {tmp_path}: status of the identified machine: data not followed: test\n" in err

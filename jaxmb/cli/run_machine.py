@@ -68,7 +68,7 @@ def predict(options: PredictOptions) -> None:
     from jaxmb.measurement.frf_set import band_of
     from jaxmb.mechanics.kinematics import frame_name
     from jaxmb.mechanics.mjcf import exported_mjcf
-    from jaxmb.mechanics.tangent import motion_coordinates
+    from jaxmb.mechanics.tangent import motion_coordinates, operating_point
     from jaxmb.report.mode_shapes import check_mode, mode_shape_sections, predicted_sections
     from jaxmb.report.rendering import write_mode_animation
     from jaxmb.response.frf_kind import check_kind, endpoints
@@ -111,7 +111,9 @@ def predict(options: PredictOptions) -> None:
     if not (model.structural or model.fractional):
         system = jaxmb.state_space(model, q, frame=options.frame, kind=options.kind, at=robot.linearize_at)  # pyright: ignore[reportArgumentType]
         files["state-space.mat"] = lambda path: jaxmb.write_state_space(path, system, points, points, options.kind)  # pyright: ignore[reportArgumentType]
-    mjcf = exported_mjcf(robot.machine, values)
+    # written at its equilibrium, an open chain has unloaded springs at q
+    point = q if model.loops else operating_point(model, q, robot.linearize_at)[: len(model.coordinates)]
+    mjcf = exported_mjcf(robot.machine, dict(zip(model.coordinates, np.asarray(point).tolist(), strict=True)))
     if mjcf is not None:
         files["machine.xml"] = mjcf.encode()
     mode = options.animate or 1
