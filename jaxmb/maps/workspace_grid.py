@@ -70,11 +70,10 @@ def ranges_of(
         low_text, colon, high_text = (part.strip() for part in range_text.partition(":"))
         if not colon:
             raise ValueError(f"{option}: found '{name}={range_text}', expected something like \"q2=0:146 deg\"")
-        # A unit after the second number applies to both.
-        unit = next((u for u in UNITS if high_text.endswith(u)), "")
-        if unit and not low_text.endswith(UNITS):
-            low_text = f"{low_text} {unit}"
-        low, high = (number_of_text(f"{option}: {name}", end) for end in (low_text, high_text))
+        # A unit after one of the numbers applies to both.
+        unit = next((u for end in (high_text, low_text) for u in UNITS if end.endswith(u)), "")
+        texts_of_ends = (end if end.endswith(UNITS) else f"{end} {unit}".strip() for end in (low_text, high_text))
+        low, high = (number_of_text(f"{option}: {name}", end) for end in texts_of_ends)
         if ascending and not low < high:
             raise ValueError(f"{option}: {name}: found '{range_text}', expected the lower end first")
         if unit and not revolute.get(name, "." not in name):

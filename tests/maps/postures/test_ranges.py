@@ -13,8 +13,9 @@ def robot():
 
 
 def test_units_of_ranges(robot):
-    """A unit after the second number is that of both; without a unit angles are radians, places metres."""
-    for text, ends in [("z2=0:90 deg", (0.0, np.pi / 2)), ("z2=-90 deg:1 rad", (-np.pi / 2, 1.0)), ("z2=0:1", (0, 1))]:
+    """A unit after one number is that of both; without a unit angles are radians, places metres."""
+    for text, ends in [("z2=0:90 deg", (0.0, np.pi / 2)), ("z2=-90 deg:1 rad", (-np.pi / 2, 1.0)), ("z2=0:1", (0, 1)),
+                       ("z2=0 deg:3", (0.0, np.pi / 60))]:  # fmt: skip
         np.testing.assert_allclose(grid_of(robot, [text], 3)["z2"], [ends[0], sum(ends) / 2, ends[1]], rtol=1e-15)
     assert grid_of(robot, ["tool.x=1:2.5"], 2)["tool.x"].tolist() == [1.0, 2.5]
     assert ranges_of(robot, "limits", ["z2=-1:1", "z3=0:2"]) == {"z2": (-1.0, 1.0), "z3": (0.0, 2.0)}
@@ -38,6 +39,7 @@ def test_what_is_no_range(robot):
         (["z2=0:1", "z2=0:1"], "'z2' is given twice"),
         (["z2=0:90"], "z2: found '0:90', which exceeds a full turn in rad; degrees"),
         (["tool.x=0:5 deg"], "it is a position, expected metres"),
+        (["tool.x=0 deg:5"], "it is a position, expected metres"),
     ]:
         with pytest.raises(ValueError, match=sentence):
             grid_of(robot, texts, 3)
