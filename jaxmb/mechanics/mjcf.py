@@ -311,6 +311,8 @@ class _Writer:
         """A hinge or slide behind the pose `offset` of the body."""
         values: dict[str, float] = {"frictionloss": c.friction, "armature": c.rotor_inertia, "ref": 0.0 - c.zero}
         limits = () if c.effort_limit is None else (-c.effort_limit, c.effort_limit)
+        if c.range is not None and not c.range[0] <= self.q[c.name] <= c.range[1]:
+            self.changed.append(f"no rest at the keyframe, which is outside the range of {c.name}")
         if not _rotates(c):  # otherwise the tendon of the gear has them
             rest = self.q[c.name] + self.hold[c.name] / c.stiffness if c.stiffness else 0.0
             values |= {"stiffness": c.stiffness, "damping": c.damping, "springref": rest}

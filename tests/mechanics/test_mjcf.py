@@ -205,6 +205,16 @@ def test_an_effort_limit_below_the_weight_is_reported(tmp_path):
     assert notes == ("the weight exceeds the effort limit of q",)
 
 
+def test_a_posture_outside_a_range_is_reported(tmp_path):
+    """MuJoCo pushes the joint back into its range."""
+    joint = [{"name": "q", "stiffness": 1e3, "range": [0.0, 1.0]}]
+    body = {"name": "arm", "joint": joint, "mass": 1.0, "inertia_products": {"xx": 1.0, "yy": 1.0, "zz": 1.0}}
+    machine = jaxmb.Machine.model_validate({"name": "arm", "body": [body]})
+    assert jaxmb.write_mjcf(machine, tmp_path / "arm.xml", {"q": 1.0}) == ()
+    outside = ("no rest at the keyframe, which is outside the range of q",)
+    assert jaxmb.write_mjcf(machine, tmp_path / "arm.xml", {"q": 1.1}) == outside
+
+
 def test_rotors_in_any_direction(tmp_path):
     """MuJoCo checks the triangle inequality to the last digit."""
     for axis in np.random.default_rng(0).normal(size=(5, 3)):
