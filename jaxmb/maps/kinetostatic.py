@@ -437,12 +437,15 @@ def checked_settings(
     """Settings for quantities of a frame, after validation, see `SettingOptions`; without a length it is 1 m.
 
     Raises:
-        ValueError: a name is unknown, a number is out of its range, or a required setting is missing.
+        ValueError: a name is unknown, a number is out of its range, a required setting is missing, or the machine has
+            no compliance for a map of stiffness or deflection.
         NotImplementedError: a quantity is a change of stiffness under load and the machine has loops.
     """
     check_quantities(quantities, QUANTITIES)
     given = {"wrench": wrench, "direction": direction}
     for name in quantities:
+        if name not in GROUPS["dexterity"]:
+            check_compliant(model, f"a map of '{name}'")
         if name in GROUPS["influence"]:
             check_open_chain(model, f"a map of '{name}'")
         for need in QUANTITIES[name].needs:
@@ -459,6 +462,15 @@ def checked_settings(
         wrench=None if load is None else tuple(load.tolist()),
         direction=None if along is None else tuple(along.tolist()),
     )
+
+
+def check_compliant(model: Model, label: str) -> None:
+    """Raise ValueError where a machine has no compliance, so that every load deflects it by 0."""
+    if not (np.any(np.asarray(model.stiffness) > 0.0) or model.springs or model.elastic_nodes):
+        raise ValueError(
+            f"{label}: '{model.name}' has neither springs nor beams and is rigid, expected the stiffness of its"
+            " coordinates, which a URDF does not contain"
+        )
 
 
 def check_quantities(quantities: Sequence[str], known: Collection[str]) -> None:

@@ -14,7 +14,13 @@ from scipy.spatial.transform import RigidTransform, Rotation
 from jaxmb.compiled import batch_size, compiled, in_batches
 from jaxmb.io.validation import check_known, finite_number, whole_number
 from jaxmb.machine.build import Model
-from jaxmb.maps.kinetostatic import DIRECTIONS, characteristic_length, inverse_condition, normalized_jacobian
+from jaxmb.maps.kinetostatic import (
+    DIRECTIONS,
+    characteristic_length,
+    check_compliant,
+    inverse_condition,
+    normalized_jacobian,
+)
 from jaxmb.mechanics.compliance import compliance_matrix, elastic_jacobian
 from jaxmb.mechanics.kinematics import TOOL, frame_name, joints_moving_frame
 from jaxmb.mechanics.loops import check_open_chain
@@ -326,7 +332,8 @@ def place_task(
         The best placement and the naive one, with joint paths and deflections, and the cost of the whole grid.
 
     Raises:
-        ValueError: sizes, names or numbers are wrong, or no placement of the grid is feasible.
+        ValueError: sizes, names or numbers are wrong, the machine has no compliance, or no placement of the grid is
+            feasible.
     """
     check_tool_path(path)
     grid = _checked_search(search)
@@ -336,6 +343,7 @@ def place_task(
     finite_number("length", settings.length_m, above=0.0)
     finite_number("least_dexterity", settings.least_dexterity, least=0.0, below=1.0)
     check_open_chain(model, "place_task")
+    check_compliant(model, "place_task")
     frame = frame_name(model, frame)
     joints = _checked_limits(model, frame, limits)
     placements = np.array(list(itertools.product(*grid.values())))

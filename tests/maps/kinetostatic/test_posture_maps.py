@@ -1,11 +1,23 @@
 """Maps of the KR240 with the published zones."""
 
+from pathlib import Path
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.maps import QUANTITIES, MapSettings, dexterity, find_zones, load_influence, posture_maps, posture_quantities
+from jaxmb.maps import (
+    QUANTITIES,
+    MapSettings,
+    ToolPath,
+    dexterity,
+    find_zones,
+    load_influence,
+    place_task,
+    posture_maps,
+    posture_quantities,
+)
 
 WRIST = {name: np.radians(45.0) for name in ("q4", "q5", "q6")}
 PRINTED = [((0, 110), (-245, -170)), ((0, 25), (0, 29)), ((100, 146), (0, 29))]
@@ -160,6 +172,16 @@ def test_wrong_input(robot):
     ]:
         with pytest.raises(ValueError, match=sentence):
             posture_maps(robot, **arguments)
+
+
+def test_a_rigid_machine_has_no_map_of_deflections():
+    """A URDF has no stiffness: all deflections would be 0, and all postures good."""
+    arm = jaxmb.build_model(jaxmb.load_machine(Path(__file__).parents[2] / "mechanics" / "robots" / "arm.urdf"))
+    over = {"axis1": [0.0, 1.0]}
+    with pytest.raises(ValueError, match="a map of 'least_stiffness': 'arm' has neither springs nor beams"):
+        posture_maps(arm, over, ("dexterity", "least_stiffness"), frame="flange")
+    with pytest.raises(ValueError, match="place_task: 'arm' has neither springs nor beams and is rigid"):
+        place_task(arm, ToolPath(np.eye(4)[None], np.zeros((1, 6))), {}, {"axis1": (0.0, 1.0)}, frame="flange")
 
 
 def test_quantities_of_any_postures(robot):
