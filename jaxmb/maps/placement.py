@@ -83,6 +83,7 @@ REASONS = (
     "where a pose is not reached",
     "outside the joint limits",
     "at or across a singular posture",
+    "where the machine is unstable",
 )
 """Reason why a path is infeasible, by index, 0 for a feasible one; over several branches the largest index."""
 REACHED = 1e-8
@@ -219,7 +220,8 @@ def _best(follower: Follower, place: Mapping[str, float], poses: int, found: Seq
     inside = np.all((driven >= joints.low) & (driven <= joints.high), axis=(1, 2))
     singular = np.any((dexterity < follower.settings.least_dexterity) | (dexterity == 0.0), axis=1)
     crossing = np.ptp(side, axis=1) > 0.0
-    reason = np.select([np.any(distance >= REACHED, axis=1), ~inside, singular | crossing], [1, 2, 3])
+    unstable = np.any(np.isnan(deflection), axis=1)
+    reason = np.select([np.any(distance >= REACHED, axis=1), ~inside, singular | crossing, unstable], [1, 2, 3, 4])
     if np.all(reason):
         nothing = np.full(poses, np.nan)
         postures = np.full((poses, len(follower.model.coordinates)), np.nan)
@@ -313,8 +315,9 @@ def place_task(
 
     The desired tool pose is T(x, y, z) R_z(yaw) T_task,tool R_z(spin); the loads rotate with the task by yaw. At every
     placement of the grid, the path is followed on all branches of the inverse kinematics found. A branch is feasible if
-    every pose is reached, the limits are met, 1/kappa_F stays above `least_dexterity` and det J keeps its sign. The
-    deflection is J_p C J^T w. The best placement is then refined between its grid neighbours by the Nelder-Mead method.
+    every pose is reached, the limits are met, 1/kappa_F stays above `least_dexterity`, det J keeps its sign and springs
+    between frames do not make the machine unstable. The deflection is J_p C J^T w. The best placement is then refined
+    between its grid neighbours by the Nelder-Mead method.
 
     Args:
         model: the machine.

@@ -10,6 +10,7 @@ import pytest
 import jaxmb
 from jaxmb.machine.schema import Machine
 from jaxmb.maps import ToolPath, place_task, placed_path
+from jaxmb.maps.placement import REASONS
 from jaxmb.mechanics.postures import inverse_kinematics, inverse_kinematics_path
 
 LIMITS_DEG = {"q1": (-185, 185), "q2": (0, 146), "q3": (-245, 29), "q4": (-350, 350), "q5": (-125, 125),
@@ -232,6 +233,15 @@ def test_a_planar_arm_of_three_joints():
     # a force across the line to the ground bends least where it is nearest to all joints
     assert found.best.place["x"] < 1.0
     assert found.best.joint_path.sum() == pytest.approx(0.0, abs=1e-7)
+    # a compressed spring at the first link makes the stretched arm unstable
+    post = {"name": "post", "body": "ground", "origin": {"xyz": [0.3, 0.0, 0.0]}}
+    spring = {"name": "s", "type": "length", "frame_a": "post", "frame_b": "b1", "free_length": 2.0, "stiffness": 2e5}
+    pushed = Machine.model_validate({"name": "planar", "body": body, "frame": [*frame, post], "spring": [spring]})
+    reach = {"x": [1.6, 2.28]}
+    found = place_task(jaxmb.build_model(pushed), task, reach, limits, starts=16, refine=False)
+    assert REASONS[found.reason.flat[1]] == "where the machine is unstable"
+    assert found.best.place["x"] == 1.6
+    assert np.isfinite(found.best.cost)
 
 
 def test_wrong_input(robot, milling):
