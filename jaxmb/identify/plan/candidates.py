@@ -49,18 +49,16 @@ def proposal_toml(study: Study, like: str, proposed: Sequence[Table]) -> str:
     parts = study.origin.file.test
     names = test_names(parts)
     part = parts[names.index(like)]
-    copied = part.model_dump(
-        mode="json", exclude_unset=True, exclude_none=True, exclude={"role", "check_every"}, warnings=False
-    )
+    left_out: dict[str, Any] = {"role": True, "check_every": True, "simulate": {"noise_seed"}}
+    copied = part.model_dump(mode="json", exclude_unset=True, exclude_none=True, exclude=left_out, warnings=False)
     new_names = (name for k in itertools.count(1) if (name := f"next-{k}") not in names)
     tests = []
-    for k, (name, keys) in enumerate(zip(new_names, proposed, strict=False), 1):
+    for name, keys in zip(new_names, proposed, strict=False):
         test = {"kind": "", "name": ""} | copied | dict(keys) | {"name": name, "kind": part.kind}
         if part.source_file is not None:
             test |= {"file": f"{name}{Path(part.source_file).suffix}", "simulate": None}
         else:
-            simulate = copied["simulate"] | keys.get("simulate", {})
-            test["simulate"] = simulate | {"noise_seed": simulate.get("noise_seed", 0) + k}
+            test["simulate"] = copied["simulate"] | keys.get("simulate", {})
         tests.append({key: value for key, value in test.items() if value is not None})
     text = tomli_w.dumps({"test": tests})
     for pattern, short in ((r",\n\s*(?=\])", ""), (r"(?<=\[)\n\s*", ""), (r",\n\s*", ", ")):  # one line per array

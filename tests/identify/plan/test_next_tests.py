@@ -103,6 +103,7 @@ def test_what_is_promised_is_what_a_study_with_the_next_tests_predicts(made):
     asked = {"count": 2, "candidates": 20, "postures": RANGES, "criterion": "D"}
     found = jaxmb.inspect(made(planned_test(), free=FREE_AND_MASS, next=asked))
     assert found.next is not None
+    assert "noise_seed" not in found.next.as_toml(found.study)  # noise of its own, also if a study is extended twice
     names = found.study.model.coordinates
     postures = [dict(zip(names, test.q.tolist(), strict=True)) for test in found.next.tests]
     then = jaxmb.inspect(made(planned_test(), *(planned_test(posture=p) for p in postures), free=FREE_AND_MASS))

@@ -97,7 +97,7 @@ class Simulation(Part):
     parameters: dict[str, Number] = {}
     """True parameters that differ from those of the machine [SI]."""
     noise_seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
-    """Seed of the simulated noise; `--noise-seed` overrides it."""
+    """Seed of the simulated noise; `--noise-seed` overrides it. Tests that do not state it have different noise."""
 
 
 class RecordedTestPart(TestPart):

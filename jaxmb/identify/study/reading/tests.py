@@ -50,7 +50,7 @@ def read_tests(file: StudyFile, context: ReadingContext) -> list[Entry]:
     for number in sorted(range(len(names)), key=lambda i: file.test[i].role == "check"):
         label, part = names[number], file.test[number]
         fitted = tuple(found) if part.role == "check" else ()
-        own = context._replace(noise_seed=_seed_of(context.noise_seed, number), fitted=fitted)
+        own = context._replace(noise_seed=_seed_of(context.noise_seed, part, number), fitted=fitted)
         with error_location(display_name(label)):
             found += READERS[part.kind](part, label, own)
     if all(entry.role == "check" for entry in found):
@@ -167,8 +167,13 @@ def common_truth(entries: Sequence[Entry], coordinates: tuple[str, ...]) -> dict
     return joint
 
 
-def _seed_of(noise_seed: int | None, number: int) -> int | None:
-    """Seed of the noise of one test: the stated seed for the first test, derived ones for the others."""
-    if noise_seed is None or number == 0:
-        return noise_seed
-    return int(np.random.SeedSequence([noise_seed, number]).generate_state(1)[0])
+def _seed_of(noise_seed: int | None, part: TestPart, number: int) -> int | None:
+    """Seed of the noise of one test: the stated seed for the first test, derived ones for the others.
+
+    None where only the test itself states one.
+    """
+    simulate = getattr(part, "simulate", None)
+    if noise_seed is None and simulate is not None and "noise_seed" in simulate.model_fields_set:
+        return None
+    base = 0 if noise_seed is None else noise_seed
+    return base if number == 0 else int(np.random.SeedSequence([base, number]).generate_state(1)[0])
