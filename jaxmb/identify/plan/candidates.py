@@ -58,7 +58,9 @@ def proposal_toml(study: Study, like: str, proposed: Sequence[Table]) -> str:
         if part.source_file is not None:
             test |= {"file": f"{name}{Path(part.source_file).suffix}", "simulate": None}
         else:
-            test["simulate"] = copied["simulate"] | keys.get("simulate", {})
+            test["simulate"] = simulate = copied["simulate"] | keys.get("simulate", {})
+            if "hits" in simulate and "lines" in simulate:  # the lines of hits follow from the length of a record
+                simulate["hits"] = simulate["hits"] | {"record_s": 1.0 / simulate.pop("lines")["step_hz"]}
         tests.append({key: value for key, value in test.items() if value is not None})
     text = tomli_w.dumps({"test": tests})
     for pattern, short in ((r",\n\s*(?=\])", ""), (r"(?<=\[)\n\s*", ""), (r",\n\s*", ", ")):  # one line per array

@@ -1,6 +1,7 @@
 """Which test to make next: what candidates tell, choices against random ones, and what is promised against a study."""
 
 import dataclasses
+import tomllib
 from types import SimpleNamespace
 
 import jax.numpy as jnp
@@ -11,7 +12,14 @@ import jaxmb
 from jaxmb.identify.estimation.design import observability
 from jaxmb.identify.estimation.identifiability import information_rows
 from jaxmb.identify.fit.problem import final_state
-from jaxmb.identify.plan.candidates import Candidate, OperatingPoint, information_of, observation, postures_of
+from jaxmb.identify.plan.candidates import (
+    Candidate,
+    OperatingPoint,
+    information_of,
+    observation,
+    postures_of,
+    proposal_toml,
+)
 from jaxmb.identify.plan.next_tests import (
     NextTests,
     _indices,
@@ -110,6 +118,14 @@ def test_what_is_promised_is_what_a_study_with_the_next_tests_predicts(made):
     for name, p in found.parameters.items():
         # Two Jacobians, computed in two ways.
         assert p.next_std == pytest.approx(then.parameters[name].relative_std, rel=1e-5)
+
+
+def test_a_band_proposed_for_hits_has_its_step(made):
+    hits = {"hits": {"hits": 1, "record_s": 2.0, "decay_1_s": 4.0, "sample_rate_hz": 512.0}}
+    lines = {"lines": {"first_hz": 2.0, "last_hz": 20.0, "step_hz": 0.25}}
+    text = proposal_toml(made(planned_test(name="hit", simulate=hits)), "hit", [{"simulate": lines}])
+    (test,) = made(*tomllib.loads(text)["test"]).tests
+    assert np.diff(test.omega) == pytest.approx(2.0 * np.pi * 0.25)
 
 
 def test_candidates_of_a_closed_chain_are_closed(tmp_path):
