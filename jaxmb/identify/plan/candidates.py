@@ -33,6 +33,13 @@ from jaxmb.mechanics.postures import closed_posture
 from jaxmb.mechanics.tangent import LinearizeAt
 from jaxmb.response.frf_kind import Point
 
+NOT_COPIED: dict[str, Any] = {
+    **dict.fromkeys(("role", "check_every", "from_s", "to_s"), True),
+    "simulate": {"noise_seed"},
+    "modal": {"chosen_hz"},
+}
+"""Keys of an existing test that proposed tests do not take over: they hold for its own record or posture."""
+
 
 def proposal_toml(study: Study, like: str, proposed: Sequence[Table]) -> str:
     """`[[test]]` tables of proposed tests, measured or simulated as an existing test.
@@ -49,8 +56,7 @@ def proposal_toml(study: Study, like: str, proposed: Sequence[Table]) -> str:
     parts = study.origin.file.test
     names = test_names(parts)
     part = parts[names.index(like)]
-    left_out: dict[str, Any] = {"role": True, "check_every": True, "simulate": {"noise_seed"}}
-    copied = part.model_dump(mode="json", exclude_unset=True, exclude_none=True, exclude=left_out, warnings=False)
+    copied = part.model_dump(mode="json", exclude_unset=True, exclude_none=True, exclude=NOT_COPIED, warnings=False)
     new_names = (name for k in itertools.count(1) if (name := f"next-{k}") not in names)
     tests = []
     for name, keys in zip(new_names, proposed, strict=False):

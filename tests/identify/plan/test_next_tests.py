@@ -3,6 +3,7 @@
 import dataclasses
 import tomllib
 from types import SimpleNamespace
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -118,6 +119,20 @@ def test_what_is_promised_is_what_a_study_with_the_next_tests_predicts(made):
     for name, p in found.parameters.items():
         # Two Jacobians, computed in two ways.
         assert p.next_std == pytest.approx(then.parameters[name].relative_std, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("own", "copied"),
+    [
+        (planned_test(name="own", modal={"max_order": 8, "chosen_hz": [2.8, 10.6]}), {"modal": {"max_order": 8}}),
+        ({"kind": "torque", "name": "own", "file": "m.csv", "from_s": 1.0, "to_s": 8.0}, {"file": "next-1.csv"}),
+    ],
+)
+def test_a_proposal_has_neither_poles_nor_times_of_another_record(own, copied):
+    file = StudyFile.model_validate({"machine": "arm.toml", "test": [own], "free": FREE})
+    study: Any = SimpleNamespace(origin=SimpleNamespace(file=file))
+    (test,) = tomllib.loads(proposal_toml(study, "own", [{}]))["test"]
+    assert {key: test.get(key) for key in ("modal", "from_s", "to_s", "file") if key in test} == copied
 
 
 def test_a_band_proposed_for_hits_has_its_step(made):
