@@ -23,10 +23,10 @@ from jaxmb.measurement.modal.search import (
     lsce_poles,
     polyreference_poles,
     remainder,
+    twins,
     with_noise_of_lines,
     with_poles_beside,
     with_residual_poles,
-    without_twins,
 )
 from jaxmb.measurement.modal.stabilization import (
     Chosen,
@@ -283,14 +283,15 @@ def _by_rule(search: Search, report: Callable[[str], None], single: SingleHits |
         search = weighted
         refined, doubtful = with_residual_poles(search, with_poles_beside(search, refined))
     remarks: tuple[str, ...] = ()
+    mode = is_mode(refined, search.band_hz, search.rule)
     if search.frf.shape[2] == 1:
-        refined, twins = without_twins(search, refined)
+        twin = twins(search, refined)
+        mode &= ~twin
         remarks = tuple(
             f"{hz:.6g} Hz may be a mode too: it is omitted, since it is within a half-power bandwidth of another one"
             " and there is one reference; if both are modes, select both by hand"
-            for hz in twins
+            for hz in np.abs(refined.eigenvalue[twin]) / (2 * np.pi)
         )
-    mode = is_mode(refined, search.band_hz, search.rule)
     if not mode.any() and stable_poles(chart_of(search, search.frf.conj(), search.orders)).size:
         remarks = ("damping is negative: if the FRFs are for exp(-j omega t), conjugate them",)
     return _Found(search, chart, start, refined, mode, None, doubtful, remarks)

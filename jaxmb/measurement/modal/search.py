@@ -337,24 +337,15 @@ def with_residual_poles(search: Search, refined: RefinedPoles) -> tuple[RefinedP
     return refined, doubtful
 
 
-def without_twins(search: Search, refined: RefinedPoles) -> tuple[RefinedPoles, np.ndarray]:
-    """The poles without the weaker of any two modes within a half-power bandwidth, for one reference; and frequencies
-    of the poles removed, Hz.
+def twins(search: Search, refined: RefinedPoles) -> np.ndarray:
+    """Mask of the poles that are the weaker of two modes within a half-power bandwidth, for one reference.
 
     One reference does not distinguish close modes from a mode that varies or is nonlinear.
     """
-    removed: list[float] = []
-    while True:
-        place, width = np.abs(refined.eigenvalue), -2.0 * np.real(refined.eigenvalue)
-        near = np.abs(place[:, None] - place) < np.maximum(width[:, None], width)
-        mode = is_mode(refined, search.band_hz, search.rule)
-        near &= mode[:, None] & mode & (refined.strength[:, None] < refined.strength)
-        twin = near.any(axis=1)
-        if not twin.any():
-            return refined, np.array(removed)
-        keep = np.arange(twin.size) != np.argmin(np.where(twin, refined.strength, np.inf))
-        removed += list(place[~keep] / (2 * np.pi))
-        refined = refine_poles(search.lines, refined.eigenvalue[keep], refined.participation[keep], refined.noise)
+    size, width = np.abs(refined.eigenvalue), -2.0 * np.real(refined.eigenvalue)
+    mode = is_mode(refined, search.band_hz, search.rule)
+    near = np.abs(size[:, None] - size) < np.maximum(width[:, None], width)
+    return np.any(near & mode[:, None] & mode & (refined.strength[:, None] < refined.strength), axis=1)
 
 
 def _with(

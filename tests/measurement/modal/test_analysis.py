@@ -186,6 +186,19 @@ def test_overlapping_modes_are_not_taken_for_varying_ones():
     assert np.all(analysis.model.damping_std < 0.01 * damping)
 
 
+@pytest.mark.parametrize(("damping", "frequency_hz"), [(0.05, [20.0, 22.0, 27.0, 32.0, 38.0])])
+def test_a_mode_omitted_under_one_reference_changes_no_other(damping, frequency_hz):
+    eigenvalue = 2 * np.pi * np.array(frequency_hz) * (-damping + 1j * np.sqrt(1 - damping**2))
+    analysis = modal_analysis(select_channels(measured(eigenvalue=eigenvalue), inputs=["1 z"]))
+    assert analysis.scatter is None
+    (omitted,) = (float(remark.split()[0]) for remark in analysis.remarks if "may be a mode too" in remark)
+    assert abs(omitted - frequency_hz[0]) < 0.05
+    model = analysis.model
+    np.testing.assert_allclose(model.frequency_hz, frequency_hz[1:], rtol=1e-3)
+    assert np.all(np.abs(model.frequency_hz - frequency_hz[1:]) < 5 * model.frequency_std_hz)
+    assert np.all(np.abs(model.damping_ratio - damping) < 5 * model.damping_std)
+
+
 def test_a_roving_hammer_is_the_transposed_problem():
     frf_set = measured()
     swapped = FrfSet(LINES, frf_set.frf.transpose(0, 2, 1), "accelerance", INPUTS, OUTPUTS)
