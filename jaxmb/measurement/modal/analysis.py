@@ -13,7 +13,7 @@ from jaxmb.measurement.frf_set import FrfSet, band_of, largest_of_rows
 from jaxmb.measurement.modal.data import ModalData, SingleHits, modal_data, single_hits
 from jaxmb.measurement.modal.model import ModalModel, as_lines, residual_terms
 from jaxmb.measurement.modal.refine import RefinedPoles, refine_poles
-from jaxmb.measurement.modal.roving import FEWEST_RESPONSES, Scatter, varying_test
+from jaxmb.measurement.modal.roving import FEWEST_RESPONSES, LEAST_GAIN, Scatter, varying_test
 from jaxmb.measurement.modal.search import (
     Estimator,
     Search,
@@ -23,6 +23,7 @@ from jaxmb.measurement.modal.search import (
     lsce_poles,
     polyreference_poles,
     remainder,
+    residual_ratio,
     twins,
     with_noise_of_lines,
     with_poles_beside,
@@ -264,19 +265,22 @@ def _by_rule(search: Search, report: Callable[[str], None], single: SingleHits |
     """Stable poles of the chart, refined."""
     report("testing whether frequencies vary between responses")
     varying = varying_test(search, report, single, data.transposed)
-    if varying is not None:
-        search = varying.search
     report("stabilization chart")
     chart = chart_of(search, search.frf, search.orders)
     report("refining the poles")
     start = stable_poles(chart)
-    if varying is not None:
-        varying, refined = varying.with_poles_beside()
-        mode = is_mode(refined, search.band_hz, search.rule)
-        mode[varying.modes.eigenvalue.size :] = False
-        between = "hits" if single is not None else "inputs" if data.transposed else "outputs"
-        return _Found(search, chart, start, refined, mode, varying.scatter(refined.eigenvalue, mode, between))
     refined = refine_poles(search.lines, chart.eigenvalue[start], chart.participation[start])
+    if varying is not None:
+        varying, moved = varying.with_poles_beside()
+        # of wide modes that overlap, constant poles may look like varying ones on the lines around each
+        if residual_ratio(refined, moved) >= LEAST_GAIN:
+            search = varying.search
+            chart = chart_of(search, search.frf, search.orders)
+            mode = is_mode(moved, search.band_hz, search.rule)
+            mode[varying.modes.eigenvalue.size :] = False
+            between = "hits" if single is not None else "inputs" if data.transposed else "outputs"
+            scatter = varying.scatter(moved.eigenvalue, mode, between)
+            return _Found(search, chart, stable_poles(chart), moved, mode, scatter)
     refined, doubtful = with_residual_poles(search, with_poles_beside(search, all_strong(search, refined)))
     weighted, refined = with_noise_of_lines(search, refined)
     if weighted is not search:

@@ -263,7 +263,7 @@ def with_poles_beside(search: Search, refined: RefinedPoles) -> RefinedPoles:
             if (
                 np.any((low <= size) & (size <= high))
                 or tried.strength.min() < LEAST_STRENGTH
-                or _residual_ratio(tried, refined) >= 1.0
+                or residual_ratio(tried, refined) >= 1.0
             ):
                 break
             refined = tried
@@ -370,7 +370,7 @@ def _with(
     tried = _without_duplicates(search, all_strong(search, first), refined)
     # an old pole may have been replaced: the same number of poles must clearly reduce the residual
     enough = 1.0 if tried.eigenvalue.size > before else CLEARLY
-    return tried if _residual_ratio(tried, refined) < enough else refined, np.abs(first.eigenvalue[weak]) / (2 * np.pi)
+    return tried if residual_ratio(tried, refined) < enough else refined, np.abs(first.eigenvalue[weak]) / (2 * np.pi)
 
 
 def _highest_peak(search: Search, refined: RefinedPoles, residual: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
@@ -433,7 +433,7 @@ def _is_rounding(search: Search, refined: RefinedPoles) -> bool:
     return bool(np.abs(refined.remainder).max() <= ROUNDING * np.abs(search.frf).max())
 
 
-def _residual_ratio(a: RefinedPoles, b: RefinedPoles) -> float:
+def residual_ratio(a: RefinedPoles, b: RefinedPoles) -> float:
     """Ratio of the residual power of a to that of b, averaged over the responses."""
     return float(np.mean((a.noise / b.noise) ** 2))
 
