@@ -9,7 +9,6 @@ from jaxmb.io.validation import check_distinct
 from jaxmb.measurement.frf_set import (
     UNKNOWN,
     FrfSet,
-    check_phase,
     check_same,
     dof_indices,
     in_band,
@@ -206,7 +205,7 @@ def modal_data(frf_set: FrfSet, band_hz: tuple[float, float] | None, references:
             whichever are fewer.
 
     Raises:
-        ValueError: band or references are not in the set, nothing finite is left, or no response has a phase.
+        ValueError: band or references are not in the set, nothing finite is left, or all responses are real.
     """
     used = frf_set if band_hz is None else in_band(frf_set, band_hz)
     remarks: list[str] = []
@@ -229,7 +228,8 @@ def modal_data(frf_set: FrfSet, band_hz: tuple[float, float] | None, references:
     if not np.any(good & ~static):
         raise ValueError(f"no line of '{frf_set.source}' in the band has only finite responses")
     used = select_lines(used, good & ~static)
-    check_phase(used)
+    if not np.imag(used.frf).any():
+        raise ValueError("all FRFs are real, as magnitudes or dB: expected complex values")
     return ModalData(used, transposed, int(np.sum(~good)), tuple(remarks))
 
 

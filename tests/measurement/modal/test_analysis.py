@@ -141,10 +141,10 @@ def test_noise_behind_an_exponential_window_is_no_mode():
     assert modal_analysis(dataclasses.replace(exact, frf=frf)).frequency_hz.size == 5
 
 
-@pytest.mark.parametrize("level", [np.abs, lambda h: 20.0 * np.log10(np.abs(h) / 1e6)])
+@pytest.mark.parametrize("level", [np.abs, lambda h: 20.0 * np.log10(np.abs(h))])
 def test_magnitudes_have_no_poles(level):
     frf_set = measured()
-    with pytest.raises(ValueError, match=r"all FRFs are real and of one sign, as magnitudes or dB"):
+    with pytest.raises(ValueError, match="all FRFs are real, as magnitudes or dB"):
         modal_analysis(dataclasses.replace(frf_set, frf=level(frf_set.frf).astype(complex)))
 
 
