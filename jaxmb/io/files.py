@@ -5,6 +5,7 @@ import dataclasses
 import importlib.metadata
 import io
 import json
+import math
 import os
 import platform
 import re
@@ -24,7 +25,6 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 import numpy as np
 from pydantic_core import to_jsonable_python
 
-from jaxmb.io import validation
 from jaxmb.io.validation import InputError, Table, check_distinct, closest, known_name
 
 LARGEST_FILE = 4_000_000
@@ -292,16 +292,24 @@ def csv_table(path: Path, expected: str) -> tuple[list[str], list[tuple[int, lis
     return heads, rows
 
 
+def is_number(cell: str) -> bool:
+    """Whether a cell of a table holds a number; one with an underscore, which Python's float() skips, does not."""
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return "_" not in cell
+
+
 def finite_number(what: str, text: str) -> float:
     """The number in a cell of a table.
 
     Raises:
         ValueError: the text is no finite number.
     """
-    try:
-        return validation.finite_number(what, float(text))
-    except ValueError:
-        raise ValueError(f"{what} is '{text[:40]}', expected a finite number") from None
+    if is_number(text) and math.isfinite(number := float(text)):
+        return number
+    raise ValueError(f"{what} is '{text[:40]}', expected a finite number")
 
 
 def versions() -> dict[str, str]:

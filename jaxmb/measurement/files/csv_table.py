@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from jaxmb.io.files import LARGEST_ARRAY
+from jaxmb.io.files import LARGEST_ARRAY, is_number
 from jaxmb.measurement.frf_set import FrfSet
 
 LONGEST_LINE = 10_000_000
@@ -181,14 +181,11 @@ def _number(cell: str, number: int, column: int, header: list[str]) -> float:
     text = cell.strip().strip('"')
     if not text:
         return np.nan
-    try:
-        if "_" in text:
-            raise ValueError
-        return float(text)
-    except ValueError:
+    if not is_number(text):
         raise ValueError(
             f"line {number}, column {column + 1} ({header[column][:80]}): found '{text[:80]}', expected a number"
-        ) from None
+        )
+    return float(text)
 
 
 def _set(path: Path, about: dict[str, str], columns: list[Column], values: np.ndarray) -> FrfSet:
@@ -233,7 +230,4 @@ def _set(path: Path, about: dict[str, str], columns: list[Column], values: np.nd
 
 def _number_or_text(text: str) -> Any:
     """The value of a key, whose type `FrfSet` checks."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
+    return float(text) if is_number(text) else text

@@ -8,11 +8,11 @@ from typing import Annotated, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from jaxmb.io.files import csv_table, find_description, read_toml
+from jaxmb.io.files import csv_table, find_description, is_number, read_toml
 from jaxmb.io.validation import InputError, check_distinct, check_known, error_location, known_name, validated
 from jaxmb.machine.values import Angle, Name, NonZero, Number, Part, Positive
 from jaxmb.measurement.motion.record import PARTS, TEMPERATURE, Drives, MotionRecord, check_record
-from jaxmb.measurement.records.file import data_path, is_number, read_columns
+from jaxmb.measurement.records.file import data_path, read_columns
 from jaxmb.measurement.records.schema import DataFile, PublicData
 from jaxmb.measurement.records.spectra import check_finite
 
@@ -41,6 +41,8 @@ def read_motion(
     with error_location(str(path)):
         _check_heads(heads, coordinates)
     try:
+        if any("_" in "".join(row) for _, row in rows):
+            raise ValueError
         table = np.array([row for _, row in rows], dtype=float)
     except ValueError:
         cells = ((number, head, cell) for number, row in rows for head, cell in zip(heads, row, strict=True))

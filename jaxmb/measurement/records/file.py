@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxmb.io.files import LARGEST_ARRAY, find_description, library_names, read_arrays, read_toml, reading
+from jaxmb.io.files import LARGEST_ARRAY, find_description, is_number, library_names, read_arrays, read_toml, reading
 from jaxmb.io.validation import InputError, error_location, validated
 from jaxmb.measurement.files.frf_file import FRF_READERS, read_frf_and_remarks
 from jaxmb.measurement.files.matlab import Shapes, read_variables
@@ -138,15 +138,6 @@ def _read_csv(path: Path) -> np.ndarray:
         if wrong is not None:
             raise ValueError(f"a line is '{wrong}', a number with a decimal comma, expected points in numbers")
     return table
-
-
-def is_number(cell: str) -> bool:
-    """Whether a cell of a table holds a number."""
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

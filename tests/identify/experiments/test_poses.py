@@ -797,6 +797,7 @@ def test_a_prior_of_drawing_tolerances_separates_them(tmp_path):
     ("lines", "message"),
     [
         (["q1,tool.x", "0.1,abc"], r"line 2: tool.x is 'abc', expected a finite number"),
+        (["q1,tool.x", "0.1,1_000"], r"line 2: tool.x is '1_000', expected a finite number"),
         (["q1,tol.x", "0.1,1"], r"column 'tol.x': point 'tol' does not exist, did you mean 'tool'"),
         (["q1,q2", "0.1,1"], r"there is no column of a measured point"),
         (["q1,tool.x,tool.rx", "0.1,1,0"], r"point 'tool' has the columns rx, expected rx, ry and rz"),

@@ -79,6 +79,7 @@ def lines(heads="time_s,a,a.torque", rows=None):
         (lines(rows=[f"{t},{t}" for t in TIME]), "line 2 has 2 cells, expected 3 as in the heading"),
         (lines('time_s,a,"a.torque\n"', ["0,1"]), "line 3 has 2 cells"),  # a cell over two lines, as of a spreadsheet
         (lines(rows=["0,x,1"]), "line 2: a is 'x', expected a number"),
+        (lines(rows=["0,1_0,1"]), "line 2: a is '1_0', expected a number"),
         (lines(rows=[f"{t},nan,1" for t in TIME]), "a is nan at sample 1"),
         (
             lines(rows=[f"{-t},1,1" for t in TIME]),
