@@ -168,7 +168,7 @@ truth = jaxmb.parameters(model)
 for name, parameter in result.parameters.items():
     if parameter.identifiable != "no":
         print(
-            f"{name:14s} {parameter.value:10.3g} +- {parameter.std:8.2g} {parameter.unit:10s}"
+            f"{name:14s} {parameter.value:10.3g} ± {parameter.std:8.2g} {parameter.unit:10s}"
             f" true {truth[name]:10.3g}   {parameter.identifiable}"
         )
 assert [name for name, parameter in result.parameters.items() if parameter.identifiable == "yes"] == ["stiffness.z3"]

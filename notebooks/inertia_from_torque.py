@@ -35,7 +35,7 @@ assert len(base.names) == 7
 # ---------------------
 #
 # A period of 2 s begins and ends at rest and keeps to the limits of the drive. Printed are the standard deviations to
-# be expected from two periods, with 0.01 Nm of noise at 200 samples a second.
+# be expected from two periods, with 0.01 N m of noise at 200 samples a second.
 
 RATE_HZ, ANGLE_STD, TORQUE_STD = 200.0, 1e-3, 1e-2
 drive = {"q1": {"speed": 15.0, "acceleration": 150.0}}
@@ -49,7 +49,7 @@ for row in best.base:
 # -------------------------------
 #
 # The machine as built differs from its drawing: slider and coupler are heavier, and the slide rubs with 2 N. The record
-# has the paper's noise, 1 mrad and 0.01 Nm. Another motion is held out. Where the crank is slow, friction is more than
+# has the paper's noise, 1 mrad and 0.01 N m. Another motion is held out. Where the crank is slow, friction is more than
 # a constant on a real machine; so slow samples are left out here as well.
 
 TRUE = {"mass.slider": 0.32, "mass.coupler": 0.26, "friction.q3": 2.0}
@@ -73,7 +73,7 @@ print(f"{'base parameter':24} {'found':>10} {'± 95 %':>9} {'true':>10}")
 for row in torque.base:
     print(f"{row.name:24} {row.value:10.6f} {1.96 * row.std:9.6f} {row.true:10.6f}")
 for row in torque.torques:
-    print(f"{row.test}: {row.rms_error:.4f} Nm of {row.rms:.3f} Nm are missed")
+    print(f"{row.test}: {row.rms_error:.4f} N m of {row.rms:.3f} N m are missed")
 for row in torque.base:  # one of seven is beyond four standard deviations in one of 2000 draws
     assert abs(row.value - row.true) < 4.0 * row.std, row.name
 for row in torque.torques:  # the noise of torques, and that of angles through the filter
@@ -96,7 +96,7 @@ assert min(least) > 0.0
 # -------------------------------
 #
 # As in Figures 4, 7 and 9 of the paper: left the motion that was fitted, right the one that was held out. Predictions
-# use the measured angle alone. What is missed is noise of 0.01 Nm, drawn below in a scale of its own. Torques jump
+# use the measured angle alone. What is missed is noise of 0.01 N m, drawn below in a scale of its own. Torques jump
 # where the crank turns round and the friction with it; slow samples there are left out.
 
 shape = {"figsize": (8.0, 4.5), "sharex": "col", "sharey": "row", "height_ratios": [3, 2]}
@@ -112,7 +112,7 @@ for (effort, missed), entry in zip(axes.T, study.entries, strict=True):
     missed.plot(time_s, 1e3 * (measured - predicted), color="#D55E00", lw=0.6)
     effort.set_title(f"{entry.name}, {'fitted' if entry.role == 'fit' else 'held out'}", loc="left")
     missed.set_xlabel("time (s)")
-for row, label in zip(axes[:, 0], ("torque (Nm)", "residual (mNm)"), strict=True):
+for row, label in zip(axes[:, 0], ("torque (N m)", "residual (mN m)"), strict=True):
     row.set_ylabel(label)
 fig.align_ylabels(axes[:, 0])
 fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)

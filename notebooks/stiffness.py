@@ -79,8 +79,8 @@ def identified(tests: list[LoadCase]) -> np.ndarray:
     matrix = observation_matrix(robot, tests, joint_terms(robot, robot.coordinates))
     fit = linear_fit(matrix, *measured_displacements(tests), lower=np.zeros(6), names=robot.coordinates)
     for name, value, std, true in zip(robot.coordinates, fit.values, fit.std, robot.stiffness, strict=True):
-        known = f"{1 / value:.3g} +- {100 * std / value:.1f} %" if np.isfinite(std) else "not identifiable"
-        print(f"{name}: {known} (true {float(true):.3g} Nm/rad)")
+        known = f"{1 / value:.3g} ± {100 * std / value:.1f} %" if np.isfinite(std) else "not identifiable"
+        print(f"{name}: {known} (true {float(true):.3g} N m/rad)")
     return fit.std
 
 

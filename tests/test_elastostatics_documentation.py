@@ -16,6 +16,6 @@ def test_the_blocks_run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monk
     for block in blocks:
         exec(compile(block, "elastostatics.md", "exec"), names)  # noqa: S102  (the text is the repository's own)
     printed = capsys.readouterr().out
-    assert "'stiffness.q1': '3.8e+06 +-" in printed
+    assert "'stiffness.q1': '3.8e+06 ±" in printed
     # Newton's steps end at 1e-9 m
     assert float(printed.splitlines()[-1]) < 1e-9

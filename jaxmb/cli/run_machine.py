@@ -140,7 +140,7 @@ def compensate(
         bool, typer.Option("--reverse", help="The inverse: values of the nominal machine from joint commands.")
     ] = False,
     wrench: Annotated[
-        str, typer.Option(help='Load at the frame, "fx,fy,fz,mx,my,mz" in N and Nm, ground axes.', show_default="none")
+        str, typer.Option(help='Load at the frame, "fx,fy,fz,mx,my,mz" in N and N m, ground axes.', show_default="none")
     ] = "",
 ) -> None:
     """Compute joint commands that compensate the geometric errors and deflections of an identified machine."""
@@ -271,7 +271,7 @@ class MapOptions(NamedTuple):
     wrench: Annotated[
         tuple[float, float, float, float, float, float] | None,
         typer.Option(
-            help="Force (N) and moment (Nm) on the frame, ground axes: six numbers separated by spaces, as"
+            help="Force (N) and moment (N m) on the frame, ground axes: six numbers separated by spaces, as"
             " --wrench 0 0 -2000 0 0 0.",
             show_default="none",
         ),

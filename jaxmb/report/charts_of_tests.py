@@ -316,7 +316,7 @@ def torque_chart(result: Result, entry: TorqueEntry) -> Chart:
         ]
         span = float(np.nanmax(time) - np.nanmin(time))
         limits = (float(np.nanmin(time)) - 0.01 * span, float(np.nanmax(time)) + 0.01 * span)
-        unit = "Nm" if turns else "N"
+        unit = "N m" if turns else "N"
         cell.append(Panel(marks, Axis("time (s)", limits=limits), Axis(f"{name} ({unit})"), height=1.55))
     worst = max(errors, key=errors.__getitem__)
     ends = " to ".join(dict.fromkeys((percent(min(errors.values())), percent(errors[worst]))))

@@ -39,7 +39,7 @@ def map_conditions(found: PostureMap) -> str:
     parts = (
         f"L = {settings.length_m:.4g} m" if is_dexterity else "",
         f"of {', '.join(settings.directions)}" if is_dexterity and len(settings.directions) < 6 else "",
-        f"load {numbers(force)} N" + (f", {numbers(moment)} Nm" if any(moment) else "") if "wrench" in needs else "",
+        f"load {numbers(force)} N" + (f", {numbers(moment)} N m" if any(moment) else "") if "wrench" in needs else "",
         f"along {numbers(settings.direction or ())}" if "direction" in needs else "",
         fixed_coordinates_text(found.postures),
     )

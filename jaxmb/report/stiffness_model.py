@@ -102,17 +102,17 @@ def compensator_table(found: CompensatorOutcome) -> Table:
     ]  # fmt: skip
     if spring is not None:
         values = (
-            ("joint", spring.joint_stiffness, spring.std["joint_stiffness"], "Nm/rad"),
+            ("joint", spring.joint_stiffness, spring.std["joint_stiffness"], "N m/rad"),
             ("spring", spring.stiffness, spring.std["stiffness"], "N/m"),
             ("length", spring.free_length, spring.std["free_length"], "m"),
         )
         texts = [
-            f"{name} {number(value)} +- {number(std, 2)} {unit}" if std < abs(value) else f"{name} not identifiable"
+            f"{name} {number(value)} ± {number(std, 2)} {unit}" if std < abs(value) else f"{name} not identifiable"
             for name, value, std, unit in values
         ]
         caption = f"compensator: {', '.join(texts)}"
     return table(
-        f"Compliance of {found.joint} and the preceding link against the joint angle (rad/Nm)",
+        f"Compliance of {found.joint} and the preceding link against the joint angle (rad/(N m))",
         (*left("angle"), *right("compliance", "std", "of the spring model")),
         rows,
         caption,

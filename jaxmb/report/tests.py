@@ -382,7 +382,7 @@ def torque_table(metrics: TorqueMetrics) -> Table:
         for row in metrics.torques
     ]  # fmt: skip
     return table(
-        "Torques (Nm) and forces (N)",
+        "Torques (N m) and forces (N)",
         (*left("test", "role", "coordinate"), *right("rms", "rms error", "error %", "inside %", "essential %")),
         rows,
         "error %: root mean square of measured less predicted over measured",

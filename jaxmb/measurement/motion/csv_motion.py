@@ -103,8 +103,8 @@ def _check_heads(heads: Sequence[str], coordinates: Sequence[str]) -> None:
             raise ValueError(known_name("column", head, names))
         if what.lower() in CURRENTS:
             raise ValueError(
-                f"column '{head}' is a current, expected '{name}.torque' in Nm or N; currents belong in a TOML"
-                " description of recordings at the motors, whose [[drive]] has gain (Nm per unit) and ratio;"
+                f"column '{head}' is a current, expected '{name}.torque' in N m or N; currents belong in a TOML"
+                " description of recordings at the motors, whose [[drive]] has gain (N m per unit) and ratio;"
                 " an unknown gain is free as drive_gain.<drive>"
             )
         if what and what not in PARTS:
@@ -170,7 +170,7 @@ class MotionFile(Part):
                 raise ValueError("names public data, expected a table [public] with their repository")
         if "unit" in self.effort.model_fields_set:
             raise ValueError(
-                f"effort has unit '{self.effort.unit}', expected none: gain of a drive is Nm per unit of its signal"
+                f"effort has unit '{self.effort.unit}', expected none: gain of a drive is N m per unit of its signal"
             )
         check_distinct([drive.name for drive in self.drive], "drive '{}' occurs twice")
         return self

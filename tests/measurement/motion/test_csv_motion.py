@@ -96,7 +96,7 @@ def lines(heads="time_s,a,a.torque", rows=None):
         ),
         (
             lines("time_s,a,a.current"),
-            r"column 'a.current' is a current, expected 'a.torque' in Nm or N; currents belong .* TOML description .*"
+            r"column 'a.current' is a current, expected 'a.torque' in N m or N; currents belong .* TOML description .*"
             r"\[\[drive\]\] has gain .* free as drive_gain",
         ),
         (lines(rows=[f"{t},{9000 * t},1" for t in TIME]), "is it in degrees, or counts"),

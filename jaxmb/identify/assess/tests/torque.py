@@ -545,7 +545,7 @@ def _disagreement(
         scatter[i] = between * float(np.sum(weights[:, i] ** 2)) + float(equal @ step / equal.sum()) ** 2
         slope = free.slope(estimate.values)[i]
         each = ", ".join(
-            f"{values[i] + slope * steps[j, i]:.4g} +- {abs(slope) * stds[j, i]:.2g} by {joints[j].name}"
+            f"{values[i] + slope * steps[j, i]:.4g} ± {abs(slope) * stds[j, i]:.2g} by {joints[j].name}"
             for j in np.flatnonzero(own).tolist()
         )
         rise = scatter[i] / estimate.identifiability.std[i] ** 2

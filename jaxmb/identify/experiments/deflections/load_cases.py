@@ -80,7 +80,7 @@ def check_cases(model: Model, cases: Sequence[LoadCase]) -> None:
             raise ValueError(f"{location}: wrench is zero, expected a load")
         load = float(np.abs(test.wrench).max())
         if load > LARGEST_WRENCH:
-            raise ValueError(f"{location}: wrench has {load:g} N or Nm, expected at most {LARGEST_WRENCH:g}")
+            raise ValueError(f"{location}: wrench has {load:g} N or N m, expected at most {LARGEST_WRENCH:g}")
         check_known(f"{location}: frame", (test.frame, *test.points), model.frames)
         expected = (len(test.points), 6)
         if test.displacement.shape != expected or test.std.shape != expected:

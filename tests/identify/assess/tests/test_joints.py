@@ -102,7 +102,7 @@ def test_joints_that_disagree(tmp_path, correct):
     own = next(part for part in text.split("; ") if "first_moment.load.x" in part)
     assert "by a, " in own
     assert "by b, " in own
-    by_b = float(own.split("by a, ")[1].split(" +- ")[0])
+    by_b = float(own.split("by a, ")[1].split(" ± ")[0])
     assert by_b == pytest.approx(1.15 * 0.45, rel=0.05)
     x = result.parameters["first_moment.load.x"]
     assert x.std > 3.0 * correct.parameters["first_moment.load.x"].std

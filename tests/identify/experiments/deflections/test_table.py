@@ -105,7 +105,7 @@ def test_deviations_of_one_point_have_the_shape_of_its_displacements():
         ([HEAD, "a,45,-90,tool,10,-1.5,3,q6,0.5,,,0"], "deflection test 'a': a standard deviation is 0 m or rad"),
         (
             [HEAD, "a,45,-90,tool,1e300,-1.5,3,q6,0.5,,,"],
-            "deflection test 'a': wrench has 1e+300 N or Nm, expected at most 1e+09",
+            "deflection test 'a': wrench has 1e+300 N or N m, expected at most 1e+09",
         ),
         (
             [HEAD, "a,45,-90,tool,10,-1.5,3,q6,0.5,,,1e-300"],
