@@ -242,8 +242,10 @@ def _from_shaker(record: TimeRecord, method: Noise | Periodic, labels: FrfLabels
         )  # fmt: skip
         # a boxcar is used for burst noise that decays within the segment; the rule applies to continuous noise
         remark = None if method.window == "boxcar" else leakage_remark(frf_set, method.window)
-    summary = f"{averaged}: {frf_set.averages}, df {_step_hz(frf_set):.6g} Hz"
-    return MeasuredFrf(frf_set, () if remark is None else (remark,), (summary,))
+    summary = [f"{averaged}: {frf_set.averages}, df {_step_hz(frf_set):.6g} Hz"]
+    if record.sample_rate_hz == 1.0:
+        summary.append("sample_rate_hz is 1: if the sample rate is unknown, read Hz as cycles per sample")
+    return MeasuredFrf(frf_set, () if remark is None else (remark,), tuple(summary))
 
 
 def _step_hz(frf_set: FrfSet) -> float:

@@ -181,7 +181,7 @@ class RecordsFile(Part):
     source: str = ""
     """Free text."""
     sample_rate_hz: Positive
-    """Sample rate of all channels."""
+    """Sample rate of all channels; 1 where it is unknown, and frequencies are in cycles per sample."""
     kind: Literal["receptance", "mobility", "accelerance"] = "accelerance"
     """Kind of the FRFs: accelerations, velocities (mobility) or displacements (receptance)."""
     posture: dict[Name, CoordinateValue] = {}

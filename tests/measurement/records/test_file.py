@@ -139,7 +139,13 @@ def test_periodic(folder):
     method = {"kind": "periodic", "period": 128, "first_harmonic": 3, "last_harmonic": 29, "step": 3}
     path = described(folder, forces={"columns": [1]}, responses={"columns": [2]}, method=method)
     expected = estimate_periodic_frf(force, 2 * np.roll(force, 3), 500.0, 128, range(3, 30, 3))
-    same(frf_of_records(path).frf, expected.frf)
+    made = estimate_of_records(path)
+    same(made.frf_set.frf, expected.frf)
+    assert made.summary == ("periods: 1, df 11.7188 Hz",)
+    path.write_text(path.read_text().replace("500.0", "1.0"))
+    assert estimate_of_records(path).summary[1] == (
+        "sample_rate_hz is 1: if the sample rate is unknown, read Hz as cycles per sample"
+    )
     np.testing.assert_allclose(
         expected.frf[:, 0, 0], 2 * np.exp(-2j * np.pi * np.arange(3, 30, 3) * 3 / 128), rtol=1e-9
     )
