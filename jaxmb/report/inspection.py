@@ -213,10 +213,8 @@ def next_report(found: Inspection) -> NextReport:
     std = found.next.known.std
     worst = int(np.argmax(std))
     of = "" if found.study.free.logarithmic[worst] else " of the width of its bounds"
-    largest = (
-        f"largest standard deviation due to noise after them: {found.study.free.names[worst]},"
-        f" {percent(100.0 * float(std[worst]))} %{of}"
-    )
+    size = f"{percent(100.0 * float(std[worst]))} %{of}" if np.isfinite(std[worst]) else "not identifiable"
+    largest = f"largest standard deviation due to noise after them: {found.study.free.names[worst]}, {size}"
     return report._replace(parts=(*report.parts, *proposal), lines=(*report.lines, largest))
 
 

@@ -93,6 +93,14 @@ def test_the_largest_deviation_after_the_next_tests_names_its_scale(inspected):
     assert lines[-1].endswith(" % of the width of its bounds")
 
 
+def test_a_parameter_that_the_next_tests_do_not_identify_has_no_percentage(inspected):
+    std = inspected.next.known.std.copy()
+    std[1] = np.inf
+    known = inspected.next.known._replace(std=std)
+    report = next_report(dataclasses.replace(inspected, next=dataclasses.replace(inspected.next, known=known)))
+    assert report.lines[-1].endswith(f"after them: {inspected.study.free.names[1]}, not identifiable")
+
+
 def test_bars_of_standard_deviations_are_on_the_scale_of_their_limits(inspected):
     """On a linear scale that is the width of the bounds, not the value, which may be small."""
     problem = inspected.study.problem
