@@ -10,6 +10,7 @@ from jaxtyping import Float
 from jaxmb.identify.assess.budget import Budget, DescribedTests
 from jaxmb.identify.assess.estimate import Estimate, jackknife_covariance
 from jaxmb.identify.assess.metrics import KindMetrics
+from jaxmb.identify.assess.result import INTERVAL
 from jaxmb.identify.estimation.identifiability import propagated_std
 from jaxmb.identify.experiments.poses.pose_rows import (
     DISTANCE,
@@ -30,10 +31,6 @@ from jaxmb.identify.experiments.poses.pose_test import (
 from jaxmb.identify.experiments.tolerances import Tolerances
 from jaxmb.identify.fit.noise import correlated_by_misfit
 from jaxmb.identify.fit.problem import is_large, state_of_test, test_at
-
-INTERVAL = 1.959964
-"""Half the width of a 95 % interval, in standard deviations."""
-
 
 PoseErrors = dict[str, float | None]
 """Errors of predicted poses: lengths, m, and angles, rad; None where nothing of the kind was measured.

@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
-from scipy.special import chdtri
 
 from jaxmb.identify.assess.estimate import Estimate, on_bound
 from jaxmb.identify.assess.metrics import Profile
@@ -282,8 +281,8 @@ REACH = 3.5
 """Standard deviations covered to either side."""
 WIDEST = 4.0
 """Largest range of u to either side, where the standard deviation is unknown or larger: a factor of 55."""
-RISE = float(chdtri(1, 1.0 - 0.95))
-"""Rise of the cost, in units of the noise, at the ends of a 95 % interval: 1.96 squared."""
+RISE = INTERVAL**2
+"""Rise of the cost, in units of the noise, at the ends of a 95 % interval."""
 
 
 def with_profiles(result: Result, patterns: Sequence[str], points: int = POINTS) -> Result:
