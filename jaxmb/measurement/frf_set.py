@@ -117,7 +117,8 @@ def numbers(name: str, values: object, dtype: type) -> np.ndarray:
 
 
 def point_names(points: Sequence[str | tuple[str, str]] | None, count: int) -> tuple[str, ...]:
-    """Names of degrees of freedom as strings, ("tool", "x") as "tool x"; numbered from 1 where none are given.
+    """Names of degrees of freedom as strings, ("tool", "x") and "tool +x" as "tool x"; numbered from 1 where none are
+    given.
 
     Raises:
         ValueError: it is no list of names.
@@ -130,7 +131,9 @@ def point_names(points: Sequence[str | tuple[str, str]] | None, count: int) -> t
         raise ValueError(f"degrees of freedom are {points!r}, expected a list of names, such as ['tool z']")
     if len(points) == 0:
         return tuple(str(i + 1) for i in range(count))
-    return tuple(point if isinstance(point, str) else " ".join(point) for point in points)
+    names = [point if isinstance(point, str) else " ".join(point) for point in points]
+    dofs = zip(names, map(split_dof, names), strict=True)
+    return tuple(f"{node} {direction}" if direction and sign > 0 else name for name, (node, direction, sign) in dofs)
 
 
 def postures(posture: Mapping[str, float]) -> dict[str, float]:
@@ -229,7 +232,7 @@ class FrfSet:
     kind: FrfKind
     outputs: tuple[str, ...] = ()
     """Degree of freedom of each output, node and direction: "tool x", "12 -z" for a sensor mounted against the axis,
-    "12 rx" for a rotation (("tool", "x") is kept as that text); numbered where not known."""
+    "12 rx" for a rotation (("tool", "x") and "tool +x" are kept as "tool x"); numbered where not known."""
     inputs: tuple[str, ...] = ()
     coherence: np.ndarray | None = None
     """[freq, output] or [freq, output, input], 0 to 1, where measured."""

@@ -315,7 +315,6 @@ def test_magnitudes_are_no_responses(tmp_path, level):
             {},
             r"npz': output 'tool y' is not in the set, did you mean .* of tool z, tool -x, tool rx",
         ),
-        (("1 z", "1 +x", "1 x"), {"outputs": [("tool", "x")]}, r"'tool x' more than once"),
         (("1 z", "1 -x", "1 y"), {"nodes": {"2": "tool"}}, "node '2' does not exist; expected one of: 1$"),
         (("1 z", "1 -x", "1 y"), {"nodes": {"1": "tol"}}, r"nodes: 1: frame 'tol' does not exist, did you mean 'tool'"),
         (
