@@ -292,6 +292,7 @@ def test_predict(tmp_path, capsys):
     written = jaxmb.read_frf(tmp_path / "frf.npz")
     assert written.kind == "receptance"
     assert written.outputs == written.inputs == ("tool x", "tool y", "tool z")
+    assert written.posture == pytest.approx({"z1": 0.0, "z2": np.radians(70.0), "z3": np.radians(-100.0)})
     assert (written.frequency_hz[0], written.frequency_hz[-1]) == (1.0, 30.0)
     model = jaxmb.build_model(jaxmb.load_machine("manipulator-3r"))
     q = jaxmb.posture(model, {"z1": 0.0, "z2": np.radians(70.0), "z3": np.radians(-100.0)})

@@ -98,9 +98,10 @@ def predict(options: PredictOptions) -> None:
                 " coordinate moves"
             )
     names = tuple(" ".join(point) for point in points)
-    predicted = jaxmb.FrfSet(frequency_hz, h, options.kind, names, names, source=f"predicted for {robot.name}")  # pyright: ignore[reportArgumentType]
     values = dict(zip(model.coordinates, np.asarray(q).tolist(), strict=True))
     at = {coordinate: values[coordinate] for coordinate in jaxmb.independent_coordinates(model)}
+    source = f"predicted for {robot.name}"
+    predicted = jaxmb.FrfSet(frequency_hz, h, options.kind, names, names, posture=at, source=source)  # pyright: ignore[reportArgumentType]
     angles = [name for name, turns in zip(model.coordinates, model.revolute, strict=True) if turns]
     report = [
         *predicted_sections(robot.name, found, frequency_hz, h, points, derivatives, at, angles),
