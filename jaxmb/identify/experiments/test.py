@@ -251,6 +251,11 @@ class Source:
         """
         return np.zeros(test.rows, dtype=int), ()
 
+    def readings(self, test: Any) -> "Iterable[tuple[str, tuple[Any, ...]]]":
+        """Name of each row of a table with three readings or more, with its posture, load and readings; this default:
+        none."""
+        return ()
+
     def check_linear(self, model: Model) -> None:
         """Raise ValueError, naming the location, where the data do not permit a linear step."""
 

@@ -844,6 +844,22 @@ def test_joints_without_a_column_are_remarked(tmp_path):
     assert make_study(study, "poses", tmp_path).entries[0].remarks == ()
 
 
+def test_copied_rows_are_remarked(tmp_path):
+    """Also between files, and between a fitted and a held-out row; poses measured twice differ by their noise."""
+    head, first = "q1,q2,q3,tool.x,tool.y,tool.z,role", "0.1,0.2,0.3,0.6,0.2,0.3"
+    again = first.replace("0.6", "0.60001")
+    rows = ["0.4,0.3,0.5,0.2,0.1,0.3,", f"{again},fit", f"{first},check", f"{first},fit"]
+    (tmp_path / "a.csv").write_text("\n".join([head, f"{first},fit", *rows[:2]]))
+    (tmp_path / "b.csv").write_text("\n".join([head, *rows]))
+    machine, free = machine_file(tmp_path, SPATIAL), {"zero.q2": FREE["zero.q2"]}
+    tests = [{"kind": "pose", "file": name, "std_mm": 0.05} for name in ("a.csv", "b.csv")]
+    study = {"machine": machine, "test": tests[:1], "free": free}
+    assert not any("count twice" in text for text in make_study(study, "poses", tmp_path).remarks)
+    (remark,) = (t for t in make_study(study | {"test": tests}, "poses", tmp_path).remarks if "count twice" in t)
+    assert remark.startswith("line 2 of 'b.csv' has the readings of line 3 of 'a.csv' at the same posture and load")
+    assert remark.endswith("; and 3 more such rows")
+
+
 def test_travels_in_mm_are_refused(tmp_path):
     """They would leave the points of a station in line."""
     data = {"name": "slide", "body": [{"name": "b", "joint": [{"name": "x", "type": "prismatic"}]}]}

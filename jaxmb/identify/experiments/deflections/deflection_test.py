@@ -76,6 +76,13 @@ class DeflectionSource(Source):
         """Loaded and measured frames."""
         return dict.fromkeys(frames_of(self.cases), False)
 
+    def readings(self, test: Any) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        """Load cases."""
+        for case in self.cases:
+            if case.measured.sum() >= 3:
+                numbers = case.q, case.wrench, case.displacement
+                yield f"load case '{case.name}'", (case.frame, case.points, *(x.tobytes() for x in numbers))
+
     def errors(self, test: Any, model: Model) -> Iterator[StatedError]:
         """Errors of the loads and of the axes of the displacements, common to all cases, of the zeros of coordinates
         and the postures, and factors on one kind of columns where two kinds are known."""

@@ -7,7 +7,7 @@ weight (`jaxmb.response.static.frame_poses_under_weight`).
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -427,6 +427,13 @@ class PoseSource(Source):
     def frames(self, test: PoseTest) -> dict[str, bool]:
         """Measured points, and whether their rotation or inclination is measured."""
         return {name: bool(kind[1] or kind[2]) for name, kind in zip(test.points, test.kinds, strict=True)}
+
+    def readings(self, test: PoseTest) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        """Poses."""
+        numbers = [np.asarray(x) for x in (test.q, test.position, test.rotation, test.vertical, test.distance)]
+        for i, count in enumerate(np.bincount(self.groups(test)[0], minlength=len(self.row))):
+            if count >= 3:
+                yield self.row[i], (test.points, *(x[i].tobytes() for x in numbers))
 
     def groups(self, test: PoseTest) -> tuple[np.ndarray, tuple[str, ...]]:
         """Row of each component, and their names."""

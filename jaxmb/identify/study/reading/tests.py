@@ -1,7 +1,7 @@
 """Reading of all tests of a study by the reader of their kind, and checks across tests."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +53,7 @@ def read_tests(file: StudyFile, context: ReadingContext) -> list[Entry]:
         own = context._replace(noise_seed=_seed_of(context.noise_seed, part, number), fitted=fitted)
         with error_location(display_name(label)):
             found += READERS[part.kind](part, label, own)
+    _warn_of_repeated_rows(found, dict(zip(names, (part.source_file for part in file.test), strict=True)))
     if all(entry.role == "check" for entry in found):
         raise ValueError("every test has the role 'check', expected one to fit")
     return found
@@ -102,6 +103,24 @@ def _warn_of_repeated_data(names: Sequence[str], parts: Sequence[TestPart]) -> N
                     " which count twice; expected another file, or other rows of it",
                     stacklevel=2,
                 )
+
+
+def _warn_of_repeated_rows(entries: Sequence[Entry], files: Mapping[str, str | None]) -> None:
+    """Warn of poses and load cases that are in the files twice, fitted or held out."""
+    seen, repeated = dict[object, tuple[str, str]](), list[str]()
+    for entry in entries:
+        file = files[entry.name]
+        for row, content in () if file is None else entry.source.readings(entry.test):
+            first = seen.setdefault(content, (entry.name, row))
+            if first == (entry.name, row) or (first[0] != entry.name and files[first[0]] == file):
+                continue  # a file in two tests is reported as such
+            repeated.append(f"{row} of '{file}' has the readings of {first[1]} of '{files[first[0]]}'")
+    if repeated:
+        more = f"; and {len(repeated) - 1} more such rows" if len(repeated) > 1 else ""
+        warnings.warn(
+            f"{repeated[0]} at the same posture and load, which count twice: expected each measurement once{more}",
+            stacklevel=2,
+        )
 
 
 def check_stiffness(file: StudyFile, model: Model) -> None:

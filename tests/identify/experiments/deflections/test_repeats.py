@@ -48,6 +48,14 @@ def test_pooled_variance():
     assert repeatability(cases[::4]).groups == 0
 
 
+def test_a_copied_load_case_is_remarked(tmp_path):
+    cases = measured(0.02, repeats=2)
+    assert not any("count twice" in text for text in study(tmp_path, cases).remarks)
+    copied = dataclasses.replace(cases[0], name="copy")
+    (remark,) = (text for text in study(tmp_path, [*cases, copied]).remarks if "count twice" in text)
+    assert remark.startswith(f"load case 'copy' of 'tests.csv' has the readings of load case '{cases[0].name}' of")
+
+
 def test_a_study_takes_it_where_no_deviation_is_stated(tmp_path):
     cases = measured(0.02)
     found = repeatability(cases).std[0]
