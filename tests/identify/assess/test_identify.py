@@ -40,7 +40,7 @@ def test_what_only_a_bound_holds_back_is_not_known(tmp_path):
     assert any("stiffness.a (upper)" in remark for remark in result.remarks)
     # a truth on the bound itself is a minimum there, and known
     free = FREE | {"stiffness.a": {"lower": 1e3, "upper": 5e4}}
-    found = identify(study_of(tmp_path, frf(), free=free)).parameters["stiffness.a"]
+    found = identify(study_of(tmp_path, frf(), free=free, **BRIEF)).parameters["stiffness.a"]
     assert found.value == pytest.approx(5e4)
     assert found.identifiable == "yes"
 
