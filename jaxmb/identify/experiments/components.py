@@ -40,6 +40,20 @@ class Component(abc.ABC, Generic[T]):
     test: T
 
 
+C_co = TypeVar("C_co", covariant=True)
+
+
+class Attached(Generic[C_co]):
+    """Attribute of a test: its component of a kind, made when it is read."""
+
+    def __init__(self, kind: Callable[[Any], C_co]) -> None:
+        self.kind = kind
+
+    def __get__(self, test: Any, owner: type | None = None) -> C_co:
+        """The component of the test."""
+        return self.kind(test)
+
+
 class Noise(Component[T]):
     """Noise of a test and its correlation. This default: as stated, independent of the fit and between rows."""
 

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Complex, Float, Int
 
 from jaxmb.compiled import compiled, on_host
-from jaxmb.identify.experiments.components import Noise, Vibration
+from jaxmb.identify.experiments.components import Attached, Noise, Vibration
 from jaxmb.identify.experiments.machine_errors import column_errors, exchanged
 from jaxmb.identify.experiments.motion import (
     PostureDescription,
@@ -54,6 +54,97 @@ class PairedModes(NamedTuple):
     """Its shape at the sensors, the largest component 1."""
     errors: Float[Array, "m r"]
     """Errors of all measured quantities, in units of the noise."""
+
+
+class ModesNoise(Noise["ModesTest"]):
+    """Noise of modes; scale and phase of each shape are nuisance parameters."""
+
+    def noiseless(self, view: MotionView) -> "ModesTest":
+        """The test with noise-free data of a machine: the residual is not linear in measured shapes."""
+        found = predict_modes(self.test, view)
+        return dataclasses.replace(
+            self.test, frequency_hz=found.frequency_hz, damping_ratio=found.damping_ratio, shape=found.shape
+        )
+
+    @property
+    def nuisance_rows(self) -> int:
+        """Scale and phase of each shape."""
+        return 2 * self.test.frequency_hz.size if self.test.outputs else 0
+
+
+class ModesVibration(Vibration["ModesTest"]):
+    """Linearized motion at the posture of a modal test."""
+
+    highest_text = "the highest measured mode at"
+
+    @property
+    def band_end_hz(self) -> float:
+        """1.25 times the highest measured natural frequency, Hz."""
+        return 1.25 * self.highest_hz
+
+    @property
+    def highest_hz(self) -> float:
+        """Highest measured natural frequency, Hz."""
+        return float(np.max(np.asarray(self.test.frequency_hz)))
+
+    @property
+    def first_frequency_hz(self) -> float:
+        """Lowest measured natural frequency, Hz."""
+        return float(np.min(np.asarray(self.test.frequency_hz)))
+
+
+class ModesDescription(PostureDescription["ModesTest"]):
+    """Errors of frequencies, damping ratios, sensors and posture of a modal test."""
+
+    def residual(self, model: Model, errors: PostureErrors) -> Float[Array, "r"]:
+        """Residual with the description corrected."""
+        test = self.test
+        own = test.content.shape[1] - len(model.springs) - len(model.beams)
+        further = jnp.zeros((test.content.shape[0], len(model.coordinates) - own), bool)  # follow its coordinates
+        factor = jnp.exp(errors.log_frequency)
+        damping = jnp.exp(-errors.log_damping)
+        true = dataclasses.replace(
+            test,
+            frequency_hz=test.frequency_hz * factor,
+            frequency_std=test.frequency_std * factor,
+            damping_ratio=test.damping_ratio * damping,
+            damping_std=test.damping_std * damping,
+            content=jnp.concatenate([test.content[:, :own], further, test.content[:, own:]], axis=1),
+        )
+        view = displaced_view(true, model, errors)
+        rows = view.output_rows * jnp.exp(errors.log_gain)[:, None]  # on measured shapes it would scale their noise
+        return true.residual(dataclasses.replace(view, output_rows=rows))
+
+    def of_kind(self) -> Iterator[tuple[StatedError, str]]:
+        """Damping ratios of this test and of all modal tests."""
+        name = self.test.name
+        for key, where in ((name, display_name(name)), ("modes", "all modal tests")):
+            text = f"the damping ratios of {where}"
+            yield error_with_text(f"damping of {key}", factor_text, text, size=0.1), "log_damping"
+
+    def alternatives(self, model: Model) -> Iterator[tuple[str, str, "ModesTest"]]:
+        """Reversed and exchanged sensors, exchanged numbers of two neighbouring modes, degrees for radians."""
+        test, shape = self.test, np.asarray(self.test.shape)
+        lists: dict[str, tuple[str, ...]] = {
+            "frequencies": ("frequency_hz", "frequency_std"),
+            "damping ratios": ("damping_ratio", "damping_std"),
+        }
+        if test.outputs:
+            lists["shapes"] = ("shape",)
+        frequency_hz = np.asarray(test.frequency_hz)
+        for i, k in itertools.pairwise(np.argsort(frequency_hz).tolist()):
+            order = exchanged(frequency_hz.size, i, k)
+            for what, names in lists.items():
+                text = f"exchanged {what} of the modes at {frequency_hz[i]:.4g} and {frequency_hz[k]:.4g} Hz"
+                fields = {name: jax.device_put(np.asarray(getattr(test, name))[order]) for name in names}
+                yield text, text, dataclasses.replace(test, **fields)
+        for text, order, sign in column_errors(dof_names(test.outputs), "output ", "outputs "):
+            yield (
+                text.removeprefix("the "),
+                text,
+                dataclasses.replace(test, shape=jax.device_put(shape[:, order] * sign)),
+            )
+        yield from posture_alternatives(test, model)
 
 
 class ModesTest(PostureTest):
@@ -197,57 +288,12 @@ class ModesTest(PostureTest):
         found = np.asarray(predict_modes(self, view).frequency_hz)
         return Score(frequency_errors_hz=tuple(np.abs(found - np.asarray(self.frequency_hz)).tolist()))
 
-    @property
-    def noise(self) -> "ModesNoise":
-        """Noise of frequencies, damping ratios and shapes."""
-        return ModesNoise(self)
-
-    @property
-    def description(self) -> "ModesDescription":
-        """Possible errors of its description."""
-        return ModesDescription(self)
-
-    @property
-    def vibration(self) -> "ModesVibration":
-        """Linearized motion at its posture."""
-        return ModesVibration(self)
-
-
-class ModesNoise(Noise[ModesTest]):
-    """Noise of modes; scale and phase of each shape are nuisance parameters."""
-
-    def noiseless(self, view: MotionView) -> ModesTest:
-        """The test with noise-free data of a machine: the residual is not linear in measured shapes."""
-        found = predict_modes(self.test, view)
-        return dataclasses.replace(
-            self.test, frequency_hz=found.frequency_hz, damping_ratio=found.damping_ratio, shape=found.shape
-        )
-
-    @property
-    def nuisance_rows(self) -> int:
-        """Scale and phase of each shape."""
-        return 2 * self.test.frequency_hz.size if self.test.outputs else 0
-
-
-class ModesVibration(Vibration[ModesTest]):
-    """Linearized motion at the posture of a modal test."""
-
-    highest_text = "the highest measured mode at"
-
-    @property
-    def band_end_hz(self) -> float:
-        """1.25 times the highest measured natural frequency, Hz."""
-        return 1.25 * self.highest_hz
-
-    @property
-    def highest_hz(self) -> float:
-        """Highest measured natural frequency, Hz."""
-        return float(np.max(np.asarray(self.test.frequency_hz)))
-
-    @property
-    def first_frequency_hz(self) -> float:
-        """Lowest measured natural frequency, Hz."""
-        return float(np.min(np.asarray(self.test.frequency_hz)))
+    noise = Attached(ModesNoise)
+    """Noise of frequencies, damping ratios and shapes."""
+    description = Attached(ModesDescription)
+    """Possible errors of its description."""
+    vibration = Attached(ModesVibration)
+    """Linearized motion at its posture."""
 
 
 def predict_modes(test: ModesTest, view: MotionView) -> PairedModes:
@@ -256,60 +302,6 @@ def predict_modes(test: ModesTest, view: MotionView) -> PairedModes:
 
 
 _predict_modes = compiled(ModesTest.predict)
-
-
-class ModesDescription(PostureDescription[ModesTest]):
-    """Errors of frequencies, damping ratios, sensors and posture of a modal test."""
-
-    def residual(self, model: Model, errors: PostureErrors) -> Float[Array, "r"]:
-        """Residual with the description corrected."""
-        test = self.test
-        own = test.content.shape[1] - len(model.springs) - len(model.beams)
-        further = jnp.zeros((test.content.shape[0], len(model.coordinates) - own), bool)  # follow its coordinates
-        factor = jnp.exp(errors.log_frequency)
-        damping = jnp.exp(-errors.log_damping)
-        true = dataclasses.replace(
-            test,
-            frequency_hz=test.frequency_hz * factor,
-            frequency_std=test.frequency_std * factor,
-            damping_ratio=test.damping_ratio * damping,
-            damping_std=test.damping_std * damping,
-            content=jnp.concatenate([test.content[:, :own], further, test.content[:, own:]], axis=1),
-        )
-        view = displaced_view(true, model, errors)
-        rows = view.output_rows * jnp.exp(errors.log_gain)[:, None]  # on measured shapes it would scale their noise
-        return true.residual(dataclasses.replace(view, output_rows=rows))
-
-    def of_kind(self) -> Iterator[tuple[StatedError, str]]:
-        """Damping ratios of this test and of all modal tests."""
-        name = self.test.name
-        for key, where in ((name, display_name(name)), ("modes", "all modal tests")):
-            text = f"the damping ratios of {where}"
-            yield error_with_text(f"damping of {key}", factor_text, text, size=0.1), "log_damping"
-
-    def alternatives(self, model: Model) -> Iterator[tuple[str, str, ModesTest]]:
-        """Reversed and exchanged sensors, exchanged numbers of two neighbouring modes, degrees for radians."""
-        test, shape = self.test, np.asarray(self.test.shape)
-        lists: dict[str, tuple[str, ...]] = {
-            "frequencies": ("frequency_hz", "frequency_std"),
-            "damping ratios": ("damping_ratio", "damping_std"),
-        }
-        if test.outputs:
-            lists["shapes"] = ("shape",)
-        frequency_hz = np.asarray(test.frequency_hz)
-        for i, k in itertools.pairwise(np.argsort(frequency_hz).tolist()):
-            order = exchanged(frequency_hz.size, i, k)
-            for what, names in lists.items():
-                text = f"exchanged {what} of the modes at {frequency_hz[i]:.4g} and {frequency_hz[k]:.4g} Hz"
-                fields = {name: jax.device_put(np.asarray(getattr(test, name))[order]) for name in names}
-                yield text, text, dataclasses.replace(test, **fields)
-        for text, order, sign in column_errors(dof_names(test.outputs), "output ", "outputs "):
-            yield (
-                text.removeprefix("the "),
-                text,
-                dataclasses.replace(test, shape=jax.device_put(shape[:, order] * sign)),
-            )
-        yield from posture_alternatives(test, model)
 
 
 ModesEntry = Entry[ModesTest, Source]

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Iterator
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxmb.identify.experiments.components import Description, Evaluation, Vibration
+from jaxmb.identify.experiments.components import Attached, Description, Evaluation, Vibration
 from jaxmb.identify.experiments.machine_errors import MOST_FACTOR, loaded, payload_errors, turned
 from jaxmb.identify.experiments.motion_view import (
     AffineMotion,
@@ -43,6 +43,16 @@ from jaxmb.mechanics.loops import independent_coordinates, motion_map
 from jaxmb.mechanics.tangent import LinearizeAt
 from jaxmb.response.frf_kind import DIRECTIONS, GROUND_DIRECTIONS, Point, dof_names
 
+P = TypeVar("P", bound="PostureTest")
+
+
+class MotionEvaluation(Evaluation[P]):
+    """Evaluation with a precomputed affine view, where there is one."""
+
+    def affine_view(self, model: Model, free: FreeParameters) -> AffineMotion | None:
+        """The view as an affine function of the free values; None where it is not affine."""
+        return affine_motion(self.test.view_arguments, self.test.vibration.band_end_hz, model, free)
+
 
 class PostureTest(Test[MotionView]):
     """A test of linearized motion at one posture. Abstract."""
@@ -61,15 +71,10 @@ class PostureTest(Test[MotionView]):
         """Arguments of `motion_view` after the machine."""
         return self.q, self.at, self.outputs, self.inputs, self.feels_gravity, self.shares_energy
 
-    @property
-    def evaluation(self) -> "MotionEvaluation[Any]":
-        """Evaluation of its residual in a fit."""
-        return MotionEvaluation(self)
-
-    @property
-    @abc.abstractmethod
-    def vibration(self) -> Vibration[Any]:
-        """Linearized motion at its posture."""
+    evaluation = Attached[MotionEvaluation[Any]](MotionEvaluation)
+    """Evaluation of its residual in a fit."""
+    vibration: ClassVar[Attached[Vibration[Any]]]
+    """Linearized motion at its posture."""
 
     @property
     def feels_gravity(self) -> bool:
@@ -82,20 +87,11 @@ class PostureTest(Test[MotionView]):
         return False
 
 
-P = TypeVar("P", bound=PostureTest)
 FAR_ANGLES = tuple(np.radians([3.5, -3.5, 12.0, -12.0]).tolist())
 """rad, starts of joint angles: of arms of two and three joints, errors of 8 and 15 deg were reached from starts of half
 to twice their size, also from others, but never from 0."""
 FAR_LENGTHS = (0.03, -0.03, 0.1, -0.1)
 """m, starts of prismatic coordinates."""
-
-
-class MotionEvaluation(Evaluation[P]):
-    """Evaluation with a precomputed affine view, where there is one."""
-
-    def affine_view(self, model: Model, free: FreeParameters) -> AffineMotion | None:
-        """The view as an affine function of the free values; None where it is not affine."""
-        return affine_motion(self.test.view_arguments, self.test.vibration.band_end_hz, model, free)
 
 
 class PostureErrors(NamedTuple):

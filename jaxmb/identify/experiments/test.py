@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.components import (
+    Attached,
     Description,
     Evaluation,
     LinearForm,
@@ -60,7 +61,7 @@ class Test(eqx.Module, Generic[View]):
     """One test of a machine: data, view of the machine, prediction and residual.
 
     Each kind of test is a final class. Further capabilities are components (see
-    `jaxmb.identify.experiments.components`); a property is None where the kind lacks that component.
+    `jaxmb.identify.experiments.components`); an attribute is None where the kind lacks that component.
     """
 
     name: eqx.AbstractVar[str]
@@ -99,40 +100,20 @@ class Test(eqx.Module, Generic[View]):
             reference_hz: independently known natural frequencies of the measured machine, Hz; None where unknown.
         """
 
-    @property
-    def noise(self) -> Noise[Any]:
-        """Noise of the rows."""
-        return Noise(self)
-
-    @property
-    def evaluation(self) -> Evaluation[Any]:
-        """Evaluation of the residual in a fit."""
-        return Evaluation(self)
-
-    @property
-    def lines(self) -> "FrfLines | None":
-        """Frequency lines; None for tests without spectra."""
-        return None
-
-    @property
-    def linear(self) -> LinearForm[Any] | None:
-        """Linear equations; None where the prediction is never linear."""
-        return None
-
-    @property
-    def description(self) -> Description[Any] | None:
-        """Possible errors of the test description; None where they are not differentiable."""
-        return None
-
-    @property
-    def own(self) -> OwnParameters[Any] | None:
-        """Parameters of the test itself (gains, delays); None where there are none."""
-        return None
-
-    @property
-    def vibration(self) -> Vibration[Any] | None:
-        """Linearized motion of the machine at the test's posture; None for tests without one."""
-        return None
+    noise = Attached[Noise[Any]](Noise)
+    """Noise of the rows."""
+    evaluation = Attached[Evaluation[Any]](Evaluation)
+    """Evaluation of the residual in a fit."""
+    lines: ClassVar["Attached[FrfLines | None]"] = Attached(lambda test: None)
+    """Frequency lines; None for tests without spectra."""
+    linear = Attached[LinearForm[Any] | None](lambda test: None)
+    """Linear equations; None where the prediction is never linear."""
+    description = Attached[Description[Any] | None](lambda test: None)
+    """Possible errors of the test description; None where they are not differentiable."""
+    own = Attached[OwnParameters[Any] | None](lambda test: None)
+    """Parameters of the test itself (gains, delays); None where there are none."""
+    vibration = Attached[Vibration[Any] | None](lambda test: None)
+    """Linearized motion at the test's posture; None for tests without one."""
 
 
 def without_name(test: Test[Any]) -> Test[Any]:

@@ -13,7 +13,7 @@ import scipy
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmb.compiled import compiled, on_host
-from jaxmb.identify.experiments.components import Description, Equations, Evaluation, LinearForm
+from jaxmb.identify.experiments.components import Attached, Description, Equations, Evaluation, LinearForm
 from jaxmb.identify.experiments.deflections.load_cases import (
     Decorrelation,
     ElasticRows,
@@ -419,6 +419,78 @@ LINEAR_IN = {"stiffness": 1.0, "compliance": 0.0, "young_modulus": 1.0, "shear_m
 """Families of parameters in which displacements are linear: 1 in the reciprocal, 0 in the value itself."""
 
 
+class DeflectionEvaluation(Evaluation["DeflectionTest"]):
+    """Evaluation by a reduced stiffness that is affine in the free values, for machines with loops."""
+
+    def affine_view(self, model: Model, free: FreeParameters) -> AffineStiffness | None:
+        """The view of a machine with loops in few degrees of freedom; None where that is not possible (see
+        `affine_stiffness`)."""
+        rows = (np.asarray(self.test.at_point), np.asarray(self.test.effort), np.asarray(self.test.case))
+        return affine_stiffness(model, free, np.asarray(self.test.q), rows, self.test.gravity)
+
+
+class DeflectionEquations(LinearForm["DeflectionTest"]):
+    """Displacements as linear equations in compliances."""
+
+    @property
+    def robust(self) -> bool:
+        """Whether outliers are down-weighted."""
+        return self.test.is_robust
+
+    def reciprocal(self, model: Model, free: FreeParameters) -> Float[np.ndarray, "d"] | None:
+        """Displacements are linear in compliances, the reciprocals of stiffnesses and of moduli of beams. None with
+        free geometry, springs between frames, loops, guides, compliance at motors (which gears transmit) or gravity
+        stiffness."""
+        named = {name for names in free.tied for name in names}
+        if not DEVIATIONS.isdisjoint(target.leaf for target in free.targets):
+            return None
+        springs = elastic_springs(model, named)
+        if springs or model.loops or has_guides(model) or self.test.gravity or _is_compliant_at_motor(model, named):
+            return None
+        return np.array([LINEAR_IN.get(name.split(".")[0], np.nan) for name in free.names])
+
+    def equations(self, model: Model, free: FreeParameters) -> Equations:
+        """Displacements as linear equations in the compliances that are free."""
+        terms, of_beams = compliance_terms(model, free), beam_compliances(model, free)
+        fixed_compliance = _at_reference(model)
+        fixed_compliance -= sum(change / value for change, value in of_beams.values())
+        for term in terms:
+            for entry in term:
+                fixed_compliance[entry] = 0.0
+        at = np.argwhere(fixed_compliance != 0.0)
+        fixed: list[Term] = [((int(a), int(b)),) for a, b in at]
+        rows = ElasticRows(np.asarray(self.test.at_point), np.asarray(self.test.effort), np.asarray(self.test.case))
+        matrix = observation(rows, terms)
+        for name, (change, _) in of_beams.items():
+            column = next(i for i, names in enumerate(free.tied) if name in names)
+            matrix[:, column] += np.sum((rows.at_point @ change) * rows.effort, axis=1)
+        return Equations(
+            matrix=self.test.independent(matrix),
+            measured=self.test.independent(
+                np.asarray(self.test.displacement) - observation(rows, fixed) @ fixed_compliance[tuple(at.T)]
+            ),
+            std=np.asarray(self.test.std),
+            weight=np.asarray(self.test.weight),
+            case=np.asarray(self.test.case),
+        )
+
+
+class LoadSize(Description["DeflectionTest"]):
+    """The size of the loads, the only error of a deflection test that is differentiable; see `DeflectionSource`."""
+
+    def none(self, model: Model) -> Float[np.ndarray, ""]:
+        """Loads as stated."""
+        return np.zeros(())
+
+    def errors(self, model: Model) -> Iterator[tuple[StatedError, Float[np.ndarray, ""]]]:
+        """A change of the loads over their size."""
+        yield _size_error(self.test.name), np.ones(())
+
+    def residual(self, model: Model, errors: Float[Array, ""]) -> Float[Array, "m"]:
+        """The residual with (1 + number) times the loads."""
+        return self.test.scaled(self.test.predict(self.test.view(model)) * (1.0 + errors))
+
+
 class DeflectionTest(Test[ElasticView]):
     """Displacements under loads, row by row: displacement = J_p C J_l^T w, linear in the compliance C.
 
@@ -509,92 +581,12 @@ class DeflectionTest(Test[ElasticView]):
         total = float(np.sum(measured**2))
         return Score(explained_percent=100.0 * (1.0 - float(np.sqrt(np.sum(residual**2) / total))) if total else None)
 
-    @property
-    def evaluation(self) -> "DeflectionEvaluation":
-        """Evaluation of its residual in a fit."""
-        return DeflectionEvaluation(self)
-
-    @property
-    def linear(self) -> "DeflectionEquations":
-        """Displacements as linear equations."""
-        return DeflectionEquations(self)
-
-    @property
-    def description(self) -> "LoadSize":
-        """Possible errors of its description."""
-        return LoadSize(self)
-
-
-class DeflectionEvaluation(Evaluation[DeflectionTest]):
-    """Evaluation by a reduced stiffness that is affine in the free values, for machines with loops."""
-
-    def affine_view(self, model: Model, free: FreeParameters) -> AffineStiffness | None:
-        """The view of a machine with loops in few degrees of freedom; None where that is not possible (see
-        `affine_stiffness`)."""
-        rows = (np.asarray(self.test.at_point), np.asarray(self.test.effort), np.asarray(self.test.case))
-        return affine_stiffness(model, free, np.asarray(self.test.q), rows, self.test.gravity)
-
-
-class DeflectionEquations(LinearForm[DeflectionTest]):
-    """Displacements as linear equations in compliances."""
-
-    @property
-    def robust(self) -> bool:
-        """Whether outliers are down-weighted."""
-        return self.test.is_robust
-
-    def reciprocal(self, model: Model, free: FreeParameters) -> Float[np.ndarray, "d"] | None:
-        """Displacements are linear in compliances, the reciprocals of stiffnesses and of moduli of beams. None with
-        free geometry, springs between frames, loops, guides, compliance at motors (which gears transmit) or gravity
-        stiffness."""
-        named = {name for names in free.tied for name in names}
-        if not DEVIATIONS.isdisjoint(target.leaf for target in free.targets):
-            return None
-        springs = elastic_springs(model, named)
-        if springs or model.loops or has_guides(model) or self.test.gravity or _is_compliant_at_motor(model, named):
-            return None
-        return np.array([LINEAR_IN.get(name.split(".")[0], np.nan) for name in free.names])
-
-    def equations(self, model: Model, free: FreeParameters) -> Equations:
-        """Displacements as linear equations in the compliances that are free."""
-        terms, of_beams = compliance_terms(model, free), beam_compliances(model, free)
-        fixed_compliance = _at_reference(model)
-        fixed_compliance -= sum(change / value for change, value in of_beams.values())
-        for term in terms:
-            for entry in term:
-                fixed_compliance[entry] = 0.0
-        at = np.argwhere(fixed_compliance != 0.0)
-        fixed: list[Term] = [((int(a), int(b)),) for a, b in at]
-        rows = ElasticRows(np.asarray(self.test.at_point), np.asarray(self.test.effort), np.asarray(self.test.case))
-        matrix = observation(rows, terms)
-        for name, (change, _) in of_beams.items():
-            column = next(i for i, names in enumerate(free.tied) if name in names)
-            matrix[:, column] += np.sum((rows.at_point @ change) * rows.effort, axis=1)
-        return Equations(
-            matrix=self.test.independent(matrix),
-            measured=self.test.independent(
-                np.asarray(self.test.displacement) - observation(rows, fixed) @ fixed_compliance[tuple(at.T)]
-            ),
-            std=np.asarray(self.test.std),
-            weight=np.asarray(self.test.weight),
-            case=np.asarray(self.test.case),
-        )
-
-
-class LoadSize(Description[DeflectionTest]):
-    """The size of the loads, the only error of a deflection test that is differentiable; see `DeflectionSource`."""
-
-    def none(self, model: Model) -> Float[np.ndarray, ""]:
-        """Loads as stated."""
-        return np.zeros(())
-
-    def errors(self, model: Model) -> Iterator[tuple[StatedError, Float[np.ndarray, ""]]]:
-        """A change of the loads over their size."""
-        yield _size_error(self.test.name), np.ones(())
-
-    def residual(self, model: Model, errors: Float[Array, ""]) -> Float[Array, "m"]:
-        """The residual with (1 + number) times the loads."""
-        return self.test.scaled(self.test.predict(self.test.view(model)) * (1.0 + errors))
+    evaluation = Attached(DeflectionEvaluation)
+    """Evaluation of its residual in a fit."""
+    linear = Attached(DeflectionEquations)
+    """Displacements as linear equations."""
+    description = Attached(LoadSize)
+    """Possible errors of its description."""
 
 
 def deflection_test(

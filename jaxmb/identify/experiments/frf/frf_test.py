@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Complex, Float
 
 from jaxmb.compiled import on_host
-from jaxmb.identify.experiments.components import Probe, Vibration
+from jaxmb.identify.experiments.components import Attached, Probe, Vibration
 from jaxmb.identify.experiments.frf.channels import Channels, FrfChannels, FrfEvaluation, known_channels, predict_frf
 from jaxmb.identify.experiments.frf.noise import FrfLines, FrfNoise, arrays_at
 from jaxmb.identify.experiments.frf.weights import peaks_hz, resonances
@@ -323,35 +323,18 @@ class FrfTest(PostureTest):
             ),
         )
 
-    @property
-    def noise(self) -> FrfNoise:
-        """Noise of log H."""
-        return FrfNoise(self)
-
-    @property
-    def evaluation(self) -> FrfEvaluation:
-        """Evaluation of its residual in a fit."""
-        return FrfEvaluation(self)
-
-    @property
-    def lines(self) -> FrfLines:
-        """Frequency lines."""
-        return FrfLines(self)
-
-    @property
-    def own(self) -> FrfChannels:
-        """Gains of its channels and its delay, as parameters of the test."""
-        return FrfChannels(self)
-
-    @property
-    def description(self) -> FrfDescription:
-        """Possible errors of its description."""
-        return FrfDescription(self)
-
-    @property
-    def vibration(self) -> FrfVibration:
-        """Linearized motion at its posture, in its band."""
-        return FrfVibration(self)
+    noise = Attached(FrfNoise)
+    """Noise of log H."""
+    evaluation = Attached(FrfEvaluation)
+    """Evaluation of its residual in a fit."""
+    lines = Attached(FrfLines)
+    """Frequency lines."""
+    own = Attached(FrfChannels)
+    """Gains of its channels and its delay, as parameters of the test."""
+    description = Attached(FrfDescription)
+    """Possible errors of its description."""
+    vibration = Attached(FrfVibration)
+    """Linearized motion at its posture, in its band."""
 
     def at_lines(self, chosen: np.ndarray) -> "FrfTest":
         """The test at some of its lines."""

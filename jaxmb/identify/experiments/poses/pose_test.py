@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.experiments.components import Noise, OwnParameters
+from jaxmb.identify.experiments.components import Attached, Noise, OwnParameters
 from jaxmb.identify.experiments.poses.pose_errors import PoseDescription
 from jaxmb.identify.experiments.poses.pose_rows import (
     DISTANCE,
@@ -120,6 +120,109 @@ class PoseView(NamedTuple):
     """Of each point at each row, in the ground frame, deflected under the machine's weight."""
     vertical: Float[Array, "t 3"] | None
     """Upward direction at each row, in ground axes; None where no inclination is measured."""
+
+
+class PoseNoise(Noise["PoseTest"]):
+    """Noise of poses, as stated or with one factor to be estimated; neighbouring rows have similar postures, and
+    correlated errors."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the noise is as stated; otherwise it is estimated from the residual of the fit."""
+        return self.test.noise_is_known
+
+    @property
+    def kind(self) -> int:
+        """First measured kind of components: positions, rotations, inclinations or distances."""
+        return int(KIND[np.asarray(self.test.component) % KIND.size].min(initial=3))
+
+    @property
+    def level(self) -> float:
+        """Standard deviation of a component of the first measured kind, m or rad."""
+        return float(self.test.deviation[self.kind])
+
+    @property
+    def level_text(self) -> str:
+        """`level` with its unit and quantity."""
+        return f"{1e3 * self.level:.3g} {LEVELS[self.kind]}"
+
+    def estimated_level(self, residual: np.ndarray, expected: float) -> float:
+        """`level` at which the sum of squares of a residual equals its expectation."""
+        return self.level * math.sqrt(float(residual @ residual) / expected)
+
+    def with_level(self, std: float) -> "PoseTest":
+        """The test with another `level`."""
+        factor, scatter = std / self.level, self.test.scatter
+        deviation = jax.device_put(np.asarray(self.test.deviation) * factor)
+        scatter = None if scatter is None else jax.device_put(np.asarray(scatter) * factor)
+        return dataclasses.replace(self.test, deviation=deviation, scatter=scatter)
+
+    def change_from(self, other: "PoseTest") -> float:
+        """|log| of the ratio of the noise to that in another version of the test."""
+        return abs(math.log(self.level / other.noise.level))
+
+    def correlation_length(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
+        """Correlation length of the residual, in rows of the table (see `correlation_length`); 1 where stations are
+        compared, whose differences contain it (`errors_between_stations`)."""
+        if len(self.test.stations) >= LEAST_STATIONS:
+            return 1.0
+        errors = np.zeros((2, KIND.size * len(self.test.q) * len(self.test.points)))
+        errors[:, np.asarray(self.test.component)] = residual, np.ones_like(residual)
+        by_row = errors.reshape(2, len(self.test.q), -1).swapaxes(1, 2)
+        return correlation_length(by_row[0], by_row[1] > 0.0)
+
+    @property
+    def groups(self) -> Int[np.ndarray, "g m"]:
+        """Rows of each station; neighbouring rows where there are fewer than `LEAST_STATIONS`."""
+        if len(self.test.stations) < LEAST_STATIONS:
+            return super().groups
+        row = np.asarray(self.test.component) // (KIND.size * len(self.test.points))
+        return np.asarray(self.test.station)[row][None]
+
+
+class DeviceParameters(OwnParameters["PoseTest"]):
+    """Poses of the device in the ground frame, positions alone where its rotation has no effect, which are free unless
+    a study holds them; offset of its distances, which a study may free."""
+
+    @property
+    def free(self) -> np.ndarray:
+        """Which of `PoseTest.pose` are parameters [s, 6]."""
+        return np.array([[True] * 3 + [oriented] * 3 for oriented in self.test.oriented], dtype=bool).reshape(-1, 6)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """station.TEST.LABEL.x (y, z, rx, ry, rz), distance_offset.TEST."""
+        stations, axes = np.nonzero(self.free)
+        of_stations = (
+            f"{STATION}.{self.test.name}.{self.test.stations[k]}.{ELASTIC_AXES[axis]}"
+            for k, axis in zip(stations.tolist(), axes.tolist(), strict=True)
+        )
+        return (*of_stations, *([f"{DISTANCE_OFFSET}.{self.test.name}"] if self.test.measures(3) else []))
+
+    @property
+    def values(self) -> Float[Array, "k"] | Float[np.ndarray, "k"]:
+        """m and rad."""
+        xp = self.test.pose.__array_namespace__()
+        offset = [self.test.offset] if self.test.measures(3) else []
+        return xp.concatenate([(self.test.pose - self.test.shift)[self.free], xp.asarray(offset)])
+
+    def with_values(self, values: Float[Array, "k"] | Float[np.ndarray, "k"]) -> "PoseTest":
+        """The test with other poses and another offset of the device."""
+        xp, free = values.__array_namespace__(), self.free
+        entry = np.where(free, np.cumsum(free).reshape(free.shape), 0)
+        pose = xp.concatenate([xp.zeros(1), values])[entry] + self.test.shift
+        offset = values[-1] if self.test.measures(3) else self.test.offset
+        return dataclasses.replace(self.test, pose=pose, offset=offset)
+
+    @property
+    def bounds(self) -> tuple[Bound, ...]:
+        """Bounds of the poses about the initial ones."""
+        reach = np.tile([REACH_M] * 3 + [REACH_RAD] * 3, (len(self.test.stations), 1))[self.free]
+        start = np.asarray(self.test.start)[self.free]
+        return tuple(
+            Bound((name,), value - by, value + by, value, logarithmic=False)
+            for name, value, by in zip(self.names, start.tolist(), reach.tolist(), strict=False)
+        )
 
 
 class PoseTest(Test[PoseView]):
@@ -290,127 +393,17 @@ class PoseTest(Test[PoseView]):
         total, part = float(np.sum((measured - mean[group]) ** 2)), float(np.sum(error**2))
         return Score(explained_percent=100.0 * (1.0 - math.sqrt(part / total)) if total else None)
 
-    @property
-    def noise(self) -> "PoseNoise":
-        """Noise of the rows."""
-        return PoseNoise(self)
+    noise = Attached(PoseNoise)
+    """Noise of the rows."""
+    description = Attached(PoseDescription)
+    """Possible errors of its description."""
 
-    @property
-    def description(self) -> PoseDescription:
-        """Possible errors of its description."""
-        return PoseDescription(self)
-
-    @property
-    def own(self) -> "DeviceParameters | None":
-        """Poses of the device at its stations and the offset of its distances; None without any."""
-        return DeviceParameters(self) if self.stations or self.measures(3) else None
+    own = Attached(lambda test: DeviceParameters(test) if test.stations or test.measures(3) else None)
+    """Poses of the device at its stations and the offset of its distances; None without any."""
 
 
 LEVELS = ("mm of a position", "mrad of a rotation", "mrad of an inclination", "mm of a distance")
 """Units and quantities of `PoseTest.deviation`, in thousandths."""
-
-
-class PoseNoise(Noise[PoseTest]):
-    """Noise of poses, as stated or with one factor to be estimated; neighbouring rows have similar postures, and
-    correlated errors."""
-
-    @property
-    def is_known(self) -> bool:
-        """Whether the noise is as stated; otherwise it is estimated from the residual of the fit."""
-        return self.test.noise_is_known
-
-    @property
-    def kind(self) -> int:
-        """First measured kind of components: positions, rotations, inclinations or distances."""
-        return int(KIND[np.asarray(self.test.component) % KIND.size].min(initial=3))
-
-    @property
-    def level(self) -> float:
-        """Standard deviation of a component of the first measured kind, m or rad."""
-        return float(self.test.deviation[self.kind])
-
-    @property
-    def level_text(self) -> str:
-        """`level` with its unit and quantity."""
-        return f"{1e3 * self.level:.3g} {LEVELS[self.kind]}"
-
-    def estimated_level(self, residual: np.ndarray, expected: float) -> float:
-        """`level` at which the sum of squares of a residual equals its expectation."""
-        return self.level * math.sqrt(float(residual @ residual) / expected)
-
-    def with_level(self, std: float) -> PoseTest:
-        """The test with another `level`."""
-        factor, scatter = std / self.level, self.test.scatter
-        deviation = jax.device_put(np.asarray(self.test.deviation) * factor)
-        scatter = None if scatter is None else jax.device_put(np.asarray(scatter) * factor)
-        return dataclasses.replace(self.test, deviation=deviation, scatter=scatter)
-
-    def change_from(self, other: PoseTest) -> float:
-        """|log| of the ratio of the noise to that in another version of the test."""
-        return abs(math.log(self.level / other.noise.level))
-
-    def correlation_length(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
-        """Correlation length of the residual, in rows of the table (see `correlation_length`); 1 where stations are
-        compared, whose differences contain it (`errors_between_stations`)."""
-        if len(self.test.stations) >= LEAST_STATIONS:
-            return 1.0
-        errors = np.zeros((2, KIND.size * len(self.test.q) * len(self.test.points)))
-        errors[:, np.asarray(self.test.component)] = residual, np.ones_like(residual)
-        by_row = errors.reshape(2, len(self.test.q), -1).swapaxes(1, 2)
-        return correlation_length(by_row[0], by_row[1] > 0.0)
-
-    @property
-    def groups(self) -> Int[np.ndarray, "g m"]:
-        """Rows of each station; neighbouring rows where there are fewer than `LEAST_STATIONS`."""
-        if len(self.test.stations) < LEAST_STATIONS:
-            return super().groups
-        row = np.asarray(self.test.component) // (KIND.size * len(self.test.points))
-        return np.asarray(self.test.station)[row][None]
-
-
-class DeviceParameters(OwnParameters[PoseTest]):
-    """Poses of the device in the ground frame, positions alone where its rotation has no effect, which are free unless
-    a study holds them; offset of its distances, which a study may free."""
-
-    @property
-    def free(self) -> np.ndarray:
-        """Which of `PoseTest.pose` are parameters [s, 6]."""
-        return np.array([[True] * 3 + [oriented] * 3 for oriented in self.test.oriented], dtype=bool).reshape(-1, 6)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """station.TEST.LABEL.x (y, z, rx, ry, rz), distance_offset.TEST."""
-        stations, axes = np.nonzero(self.free)
-        of_stations = (
-            f"{STATION}.{self.test.name}.{self.test.stations[k]}.{ELASTIC_AXES[axis]}"
-            for k, axis in zip(stations.tolist(), axes.tolist(), strict=True)
-        )
-        return (*of_stations, *([f"{DISTANCE_OFFSET}.{self.test.name}"] if self.test.measures(3) else []))
-
-    @property
-    def values(self) -> Float[Array, "k"] | Float[np.ndarray, "k"]:
-        """m and rad."""
-        xp = self.test.pose.__array_namespace__()
-        offset = [self.test.offset] if self.test.measures(3) else []
-        return xp.concatenate([(self.test.pose - self.test.shift)[self.free], xp.asarray(offset)])
-
-    def with_values(self, values: Float[Array, "k"] | Float[np.ndarray, "k"]) -> PoseTest:
-        """The test with other poses and another offset of the device."""
-        xp, free = values.__array_namespace__(), self.free
-        entry = np.where(free, np.cumsum(free).reshape(free.shape), 0)
-        pose = xp.concatenate([xp.zeros(1), values])[entry] + self.test.shift
-        offset = values[-1] if self.test.measures(3) else self.test.offset
-        return dataclasses.replace(self.test, pose=pose, offset=offset)
-
-    @property
-    def bounds(self) -> tuple[Bound, ...]:
-        """Bounds of the poses about the initial ones."""
-        reach = np.tile([REACH_M] * 3 + [REACH_RAD] * 3, (len(self.test.stations), 1))[self.free]
-        start = np.asarray(self.test.start)[self.free]
-        return tuple(
-            Bound((name,), value - by, value + by, value, logarithmic=False)
-            for name, value, by in zip(self.names, start.tolist(), reach.tolist(), strict=False)
-        )
 
 
 def _pose_matrix(vector: Float[Array, "6"]) -> Float[Array, "4 4"]:

@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Int
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.components import (
+    Attached,
     Equations,
     LinearForm,
     Noise,
@@ -43,6 +44,85 @@ from jaxmb.measurement.motion.record import Cutoff
 @compiled
 def _entries(targets: tuple[ParameterSpec, ...], model: Model) -> Float[Array, "p"]:
     return jnp.stack([getattr(model, spec.leaf)[spec.entries[0]] for spec in targets])
+
+
+class TorqueNoise(Noise["TorqueTest"]):
+    """Noise of efforts, which is autocorrelated."""
+
+    @property
+    def correlation_lengths(self) -> Float[np.ndarray, "r"]:
+        """Correlation length of each row, by which its variance is inflated."""
+        lengths = self.test.correlation_length
+        return np.ones(self.test.rows) if lengths is None else np.asarray(lengths)
+
+
+class TorqueEquations(LinearForm["TorqueTest"]):
+    """Efforts as linear equations in inertial and friction parameters, gains and a delay."""
+
+    accepts_prior = True
+
+    @property
+    def robust(self) -> bool:
+        """Whether outliers are down-weighted."""
+        return self.test.is_robust
+
+    def reciprocal(self, model: Model, free: FreeParameters) -> Float[np.ndarray, "d"] | None:
+        """Zeros: efforts are linear in each value; NaN for values without effect on them.
+
+        Raises:
+            NotImplementedError: the free length of a spring is to be identified; its product with the stiffness is not
+                linear.
+        """
+        lengths = [name for names in free.tied for name in names if name.startswith("free_length.")]
+        if lengths:
+            raise NotImplementedError(
+                f"{display_name(self.test.name)}: efforts are not linear in '{lengths[0]}', it cannot be free"
+            )
+        mine = {*self.test.parameters, *self.test.own_names}
+        acts = [any(name in mine for name in names) for names in free.tied]
+        return np.where(acts, 0.0, np.nan)
+
+    def equations(self, model: Model, free: FreeParameters) -> Equations:
+        """Efforts as linear equations in the free values."""
+        regressor = np.asarray(self.test.regressor)
+        share, constant = affine_map(model, free, self.test.parameters)
+        matrix, rest = regressor @ share, regressor @ constant + np.asarray(self.test.constant)
+        columns, own = np.asarray(self.test.own_columns), np.array(self.test.own_values)
+        entries = free.entries_of(self.test.own_names)
+        for k, entry in enumerate([] if entries is None else entries.tolist()):
+            if entry >= 0:
+                matrix[:, entry] += columns[:, k]
+                own[k] = 0.0
+        rest = rest + columns @ own
+        return Equations(
+            matrix=matrix,
+            measured=np.asarray(self.test.effort) - rest,
+            std=np.asarray(self.test.std),
+            weight=np.ones(self.test.rows),
+            case=np.arange(self.test.rows),
+        )
+
+    def combinations(self, model: Model, free: FreeParameters) -> BaseParameters:
+        """Base parameters."""
+        return base_parameters(model, relevant_names(model, {name for names in free.tied for name in names}))
+
+
+class TorqueGains(OwnParameters["TorqueTest"]):
+    """Gains of drives and a delay."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the gains of its drives, and of its delay."""
+        return self.test.own_names
+
+    @property
+    def values(self) -> Float[Array, "g"] | Float[np.ndarray, "g"]:
+        """Their values, in the order of `names`."""
+        return self.test.own_values
+
+    def with_values(self, values: Float[Array, "g"] | Float[np.ndarray, "g"]) -> "TorqueTest":
+        """The test with other values of its own parameters."""
+        return dataclasses.replace(self.test, own_values=values)
 
 
 class TorqueTest(Test[Float[Array, "p"]]):
@@ -128,99 +208,13 @@ class TorqueTest(Test[Float[Array, "p"]]):
             own_columns=jax.device_put(np.concatenate([self.own_columns, columns], axis=1)),
         )
 
-    @property
-    def noise(self) -> "TorqueNoise":
-        """Noise of efforts."""
-        return TorqueNoise(self)
+    noise = Attached(TorqueNoise)
+    """Noise of efforts."""
+    linear = Attached(TorqueEquations)
+    """Efforts as linear equations."""
 
-    @property
-    def linear(self) -> "TorqueEquations":
-        """Efforts as linear equations."""
-        return TorqueEquations(self)
-
-    @property
-    def own(self) -> "TorqueGains | None":
-        """Gains of its drives and its delay, as parameters of the test; None where none are free."""
-        return TorqueGains(self) if self.own_names else None
-
-
-class TorqueNoise(Noise[TorqueTest]):
-    """Noise of efforts, which is autocorrelated."""
-
-    @property
-    def correlation_lengths(self) -> Float[np.ndarray, "r"]:
-        """Correlation length of each row, by which its variance is inflated."""
-        lengths = self.test.correlation_length
-        return np.ones(self.test.rows) if lengths is None else np.asarray(lengths)
-
-
-class TorqueEquations(LinearForm[TorqueTest]):
-    """Efforts as linear equations in inertial and friction parameters, gains and a delay."""
-
-    accepts_prior = True
-
-    @property
-    def robust(self) -> bool:
-        """Whether outliers are down-weighted."""
-        return self.test.is_robust
-
-    def reciprocal(self, model: Model, free: FreeParameters) -> Float[np.ndarray, "d"] | None:
-        """Zeros: efforts are linear in each value; NaN for values without effect on them.
-
-        Raises:
-            NotImplementedError: the free length of a spring is to be identified; its product with the stiffness is not
-                linear.
-        """
-        lengths = [name for names in free.tied for name in names if name.startswith("free_length.")]
-        if lengths:
-            raise NotImplementedError(
-                f"{display_name(self.test.name)}: efforts are not linear in '{lengths[0]}', it cannot be free"
-            )
-        mine = {*self.test.parameters, *self.test.own_names}
-        acts = [any(name in mine for name in names) for names in free.tied]
-        return np.where(acts, 0.0, np.nan)
-
-    def equations(self, model: Model, free: FreeParameters) -> Equations:
-        """Efforts as linear equations in the free values."""
-        regressor = np.asarray(self.test.regressor)
-        share, constant = affine_map(model, free, self.test.parameters)
-        matrix, rest = regressor @ share, regressor @ constant + np.asarray(self.test.constant)
-        columns, own = np.asarray(self.test.own_columns), np.array(self.test.own_values)
-        entries = free.entries_of(self.test.own_names)
-        for k, entry in enumerate([] if entries is None else entries.tolist()):
-            if entry >= 0:
-                matrix[:, entry] += columns[:, k]
-                own[k] = 0.0
-        rest = rest + columns @ own
-        return Equations(
-            matrix=matrix,
-            measured=np.asarray(self.test.effort) - rest,
-            std=np.asarray(self.test.std),
-            weight=np.ones(self.test.rows),
-            case=np.arange(self.test.rows),
-        )
-
-    def combinations(self, model: Model, free: FreeParameters) -> BaseParameters:
-        """Base parameters."""
-        return base_parameters(model, relevant_names(model, {name for names in free.tied for name in names}))
-
-
-class TorqueGains(OwnParameters[TorqueTest]):
-    """Gains of drives and a delay."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the gains of its drives, and of its delay."""
-        return self.test.own_names
-
-    @property
-    def values(self) -> Float[Array, "g"] | Float[np.ndarray, "g"]:
-        """Their values, in the order of `names`."""
-        return self.test.own_values
-
-    def with_values(self, values: Float[Array, "g"] | Float[np.ndarray, "g"]) -> "TorqueTest":
-        """The test with other values of its own parameters."""
-        return dataclasses.replace(self.test, own_values=values)
+    own = Attached(lambda test: TorqueGains(test) if test.own_names else None)
+    """Gains of its drives and its delay, as parameters of the test; None where none are free."""
 
 
 @dataclasses.dataclass(frozen=True)
