@@ -273,7 +273,8 @@ def csv_lines(path: Path) -> list[tuple[int, list[str]]]:
 
 
 def csv_table(path: Path, expected: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
-    """Heading of a CSV file, and number and stripped cells of each line below that is not blank.
+    """Heading of a CSV file, and number and stripped cells of each line below that is not blank, without empty cells
+    beyond the heading.
 
     Args:
         path: of the file.
@@ -287,9 +288,9 @@ def csv_table(path: Path, expected: str) -> tuple[list[str], list[tuple[int, lis
         raise InputError(f"{path}: found {len(lines)} lines, expected a heading and {expected}")
     (_, heads), *rows = lines
     for number, row in rows:
-        if len(row) != len(heads):
+        if len(row) < len(heads) or any(row[len(heads) :]):
             raise InputError(f"{path}: line {number} has {len(row)} cells, expected {len(heads)} as in the heading")
-    return heads, rows
+    return heads, [(number, row[: len(heads)]) for number, row in rows]
 
 
 def is_number(cell: str) -> bool:

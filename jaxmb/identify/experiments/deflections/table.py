@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, check_cases
-from jaxmb.io.files import csv_lines, finite_number
-from jaxmb.io.validation import CLOSE, InputError, check_distinct, error_location, suggestion
+from jaxmb.io.files import csv_table, finite_number
+from jaxmb.io.validation import CLOSE, check_distinct, error_location, suggestion
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.postures import closed_posture
 
@@ -64,25 +64,18 @@ def deflection_tests(
         names: of the load cases; "1", "2", ... where not given.
 
     Raises:
-        ValueError: counts differ, or a load case is invalid (see `check_cases`); it is named.
+        ValueError: counts differ, or a load case, which is named, is invalid (see `check_cases`).
     """
     q, wrench, displacement = (np.asarray(x, float) for x in (q, wrench, displacement))
     stds = np.broadcast_to(np.asarray(std, float), displacement.shape)
     if displacement.ndim == 2:
         displacement, stds = displacement[:, None, :], stds[:, None, :]
     counts = {"postures": len(q), "wrenches": len(wrench), "displacements": len(displacement)}
-    case_names = [str(i + 1) for i in range(max(counts.values()))] if names is None else list(names)
+    case_names = [str(i + 1) for i in range(len(q))] if names is None else list(names)
     counts["names"] = len(case_names)
-    least = min(counts.values())
-    if max(counts.values()) > least:
-        lacking = next(what for what, count in counts.items() if count == least)
-        location = (
-            f"deflection test '{case_names[least]}'"
-            if least < len(case_names)
-            else f"deflection test number {least + 1}"
-        )
+    if len({*counts.values()}) > 1:
         present = ", ".join(f"{count} {what}" for what, count in counts.items())
-        raise ValueError(f"{location} has none of the {lacking}: there are {present}, expected one of each a test")
+        raise ValueError(f"there are {present}, expected one of each for every deflection test")
     at = (frame,) if points is None else tuple(points)
     tests = [LoadCase(name, q[i], frame, wrench[i], at, displacement[i], stds[i]) for i, name in enumerate(case_names)]
     check_cases(model, tests)
@@ -140,13 +133,11 @@ def read_table(
         InputError: as of `read_deflections`.
     """
     path = Path(path)
-    lines = csv_lines(path)
-    if not lines:
-        raise InputError(f"{path}: is empty, expected a line of headings and a line for each measured point")
+    heads, lines = csv_table(path, "a line for each measured point")
     with error_location(str(path)):
-        columns = _columns(model, lines[0][1])
+        columns = _columns(model, heads)
         start = np.asarray(model.reference if posture is None else posture, float)
-        cases, stated, changes = _tests(columns, lines[1:], frame, start, np.asarray(std, float), model)
+        cases, stated, changes = _tests(columns, lines, frame, start, np.asarray(std, float), model)
     follow = {model.coordinates[i] for i in model.dependent}
     more = f" ({len(changes)} tests in all)" if len(changes) > 1 else ""
     absent = tuple(name for name in model.joints if name not in columns and name not in follow)
@@ -228,27 +219,18 @@ def _tests(
     columns: dict[str, tuple[int, float]], lines: list[tuple[int, list[str]]], frame: str, start: np.ndarray,
     std: np.ndarray, model: Model,
 ) -> tuple[list[LoadCase], list[np.ndarray], list[str]]:  # fmt: skip
-    width = 1 + max(index for index, _ in columns.values())
-    groups: dict[str, list[tuple[int, list[str]]]] = {}
-    for number, cells in lines:
-        if len(cells) < width or any(cells[width:]):
-            raise ValueError(f"line {number} has {len(cells)} cells, expected {width} as in the headings")
-        name = cells[columns["test"][0]]
-        if not name:
+    groups: dict[str, list[tuple[str, dict[str, str]]]] = {}
+    for number, row in lines:
+        cells = {name: row[index] for name, (index, _) in columns.items()}
+        if not cells["test"]:
             raise ValueError(f"line {number} has no test, expected its name or number")
-        groups.setdefault(name, []).append((number, cells))
-    if not groups:
-        raise ValueError("the file has headings only, expected a line for each measured point")
-    found = []
-    for name, rows in groups.items():
-        located = [(f"line {number}, deflection test '{name}'", cells) for number, cells in rows]
-        test, stated, change = _test(name, columns, located, frame, start, std, model)
-        _check(model, test, [number for number, _ in rows])
-        found.append((test, stated, change))
+        groups.setdefault(cells["test"], []).append((f"line {number}", cells))
+    units = {name: unit for name, (_, unit) in columns.items()}
+    found = [_test(name, units, rows, frame, start, std, model) for name, rows in groups.items()]
     return [test for test, _, _ in found], [s for _, s, _ in found], [change for *_, change in found if change]
 
 
-def _check(model: Model, test: LoadCase, lines: Sequence[int]) -> None:
+def _check(model: Model, test: LoadCase, lines: Sequence[str]) -> None:
     """Raise ValueError where a load case is invalid, with the line of the invalid point."""
     measured = test.measured.any(axis=1)
     for i in np.flatnonzero(measured).tolist() if measured.any() else [0]:
@@ -259,55 +241,54 @@ def _check(model: Model, test: LoadCase, lines: Sequence[int]) -> None:
         try:
             check_cases(model, [point])
         except ValueError as error:
-            raise ValueError(f"line {lines[i]}, {error}") from None
+            raise ValueError(f"{lines[i]}, {error}") from None
 
 
 def _test(
-    name: str, columns: dict[str, tuple[int, float]], rows: list[tuple[str, list[str]]], frame: str, start: np.ndarray,
+    name: str, units: dict[str, float], rows: list[tuple[str, dict[str, str]]], frame: str, start: np.ndarray,
     std: np.ndarray, model: Model,
 ) -> tuple[LoadCase, np.ndarray, str]:  # fmt: skip
     """A load case, the mask of stated standard deviations, and a sentence on a posture whose loops had to be closed."""
 
-    def text(cells: list[str], what: str) -> str:
-        return cells[columns[what][0]] if what in columns else ""
-
-    def values(location: str, cells: list[str], names: Sequence[str], empty: np.ndarray) -> np.ndarray:
+    def values(location: str, cells: dict[str, str], names: Sequence[str], empty: np.ndarray) -> np.ndarray:
         return np.array([
-            finite_number(f"{location}: {what}", text(cells, what)) * columns[what][1] if text(cells, what) else missing
+            finite_number(f"{location}: {what}", cells[what]) * units[what] if cells.get(what) else missing
             for what, missing in zip(names, empty, strict=True)
         ])  # fmt: skip
 
     wrench_names, motion, spread = ([_quantity(model, n) for n in names] for names in (WRENCH, MOTION, SPREAD))
     none = np.full(6, np.nan)
-    first, cells = rows[0]
+    located = [(f"{line}, deflection test '{name}'", cells) for line, cells in rows]
+    first, cells = located[0]
     for what in (*model.coordinates, *wrench_names):
-        if what in columns and not text(cells, what):
+        if cells.get(what) == "":
             raise ValueError(f"{first}: {what} is empty, expected a number")
     stated_q, change = values(first, cells, model.coordinates, start), ""
     q = stated_q
     if model.loops:
-        given = {n: q for n, q in zip(model.coordinates, stated_q.tolist(), strict=True) if n in columns}
+        given = {n: q for n, q in zip(model.coordinates, stated_q.tolist(), strict=True) if n in units}
         with error_location(first):
             q, change = closed_posture(model, given, start)
     wrench = values(first, cells, wrench_names, np.zeros(6))
-    at = text(cells, "load frame") or frame
-    for location, more in rows[1:]:
+    at = cells.get("load frame") or frame
+    for location, more in located[1:]:
         # The lines of one test may omit values of its first line, but not contradict them.
         same = np.allclose(values(location, more, model.coordinates, stated_q), stated_q, rtol=1e-9, atol=1e-12)
         same &= np.allclose(values(location, more, wrench_names, wrench), wrench, rtol=1e-9, atol=1e-9)
-        if not same or (text(more, "load frame") or at) != at:
+        if not same or (more.get("load frame") or at) != at:
             raise ValueError(f"{location}: has another posture or load than the test's first line, expected the same")
-    points = tuple(text(more, "point") or at for _, more in rows)
+    points = tuple(more.get("point") or at for _, more in rows)
     if len(set(points)) < len(points):
         raise ValueError(f"{first}: a point appears twice, expected a line for each point")
-    stated = np.stack([values(location, more, spread, none) for location, more in rows])
+    stated = np.stack([values(location, more, spread, none) for location, more in located])
     test = LoadCase(
         name=name,
         q=q,
         frame=at,
         wrench=wrench,
         points=points,
-        displacement=np.stack([values(location, more, motion, none) for location, more in rows]),
+        displacement=np.stack([values(location, more, motion, none) for location, more in located]),
         std=np.where(np.isfinite(stated), stated, std),
     )
+    _check(model, test, [line for line, _ in rows])
     return test, np.isfinite(stated), f"{first}: {change}" if change else ""

@@ -15,6 +15,7 @@ from jaxmb.mechanics.postures import build_model
 
 MODEL = build_model(load_machine("kuka-kr240"))
 HEAD = "test,q2 deg,q3 deg,load frame,fx N,fz kN,my,point,dx mm,dz mm,rx deg,sx mm"
+ROW = "a,45,-90,tool,10,-1.5,3,q6,0.5,,,"
 
 
 @pytest.fixture
@@ -75,21 +76,24 @@ def test_deviations_of_one_point_have_the_shape_of_its_displacements():
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
-        ([], "is empty, expected a line of headings"),
-        ([HEAD], "headings only"),
+        ([], "found 0 lines, expected a heading and a line for each measured point"),
+        ([HEAD], "found 1 lines, expected a heading and a line for each measured point"),
         ([HEAD.replace(",", ";"), "a;45"], "line 1: cells are separated by semicolons, expected commas"),
-        ([HEAD.replace(",", "\t")], "line 1: cells are separated by tabs, expected commas"),
+        ([HEAD.replace(",", "\t"), ROW], "line 1: cells are separated by tabs, expected commas"),
         (
-            [HEAD.replace("fx N", "Fx N")],
+            [HEAD.replace("fx N", "Fx N"), ROW],
             "column 'Fx N' does not exist, did you mean 'fx'? expected one of: test, load",
         ),
-        ([HEAD.replace("load frame", "Load frame")], "column 'Load frame' does not exist, did you mean 'load frame'?"),
-        ([HEAD.replace("fx N", "torque x")], "column 'torque x' does not exist; expected one of"),
-        ([HEAD.replace("dx mm", "dx")], "column 'dx' has no unit, expected 'dx m' or another of m, mm, um"),
-        ([HEAD.replace("dx mm", "dx inch")], "column 'dx inch' has the unit 'inch'"),
-        ([HEAD.replace("q2 deg", "q2 mm")], "column 'q2 mm' has the unit 'mm', expected 'q2 rad'"),
-        ([HEAD.replace("q2 deg", "q9 deg")], "column 'q9 deg'"),
-        ([HEAD.replace("dz mm", "dx mm")], "column 'dx' appears twice"),
+        (
+            [HEAD.replace("load frame", "Load frame"), ROW],
+            "column 'Load frame' does not exist, did you mean 'load frame'?",
+        ),
+        ([HEAD.replace("fx N", "torque x"), ROW], "column 'torque x' does not exist; expected one of"),
+        ([HEAD.replace("dx mm", "dx"), ROW], "column 'dx' has no unit, expected 'dx m' or another of m, mm, um"),
+        ([HEAD.replace("dx mm", "dx inch"), ROW], "column 'dx inch' has the unit 'inch'"),
+        ([HEAD.replace("q2 deg", "q2 mm"), ROW], "column 'q2 mm' has the unit 'mm', expected 'q2 rad'"),
+        ([HEAD.replace("q2 deg", "q9 deg"), ROW], "column 'q9 deg'"),
+        ([HEAD.replace("dz mm", "dx mm"), ROW], "column 'dx' appears twice"),
         (["test,fx N", "a,1"], "no column of dx dy dz rx ry rz"),
         (["test,dx mm", "a,1"], "no column of fx fy fz mx my mz"),
         (["fx N,dx mm", "1,1"], "no column of test"),
@@ -143,7 +147,7 @@ def test_mistakes_are_named(read, lines, told):
 
 def test_a_wrong_unit_has_no_hint_on_coordinates_of_the_same_name(read):
     with pytest.raises(InputError) as error:
-        read(HEAD.replace("dx mm", "dx inch"))
+        read(HEAD.replace("dx mm", "dx inch"), ROW)
     assert str(error.value).endswith("expected 'dx m' or another of m, mm, um")
 
 
@@ -175,11 +179,11 @@ def test_the_heading_of_a_load_beside_a_coordinate_of_its_name(tmp_path, heading
         read_deflections(build_model(machine), path, "b")
 
 
-def test_counts_that_differ_name_the_test():
+def test_counts_that_differ_are_named():
     q, wrench, moved = np.zeros((3, 6)), np.ones((3, 6)), np.full((3, 6), 1e-3)
-    with pytest.raises(ValueError, match=r"deflection test '3' has none of the displacements: .* 3 wrenches, 2 displ"):
+    with pytest.raises(ValueError, match=r"there are 3 postures, 3 wrenches, 2 displacements, 3 names, expected one"):
         deflection_tests(MODEL, q, wrench, moved[:2])
-    with pytest.raises(ValueError, match="deflection test 'b' has none of the wrenches"):
+    with pytest.raises(ValueError, match="there are 3 postures, 1 wrenches, 3 displacements, 3 names, expected one"):
         deflection_tests(MODEL, q, wrench[:1], moved, names=["a", "b", "c"])
 
 
