@@ -318,20 +318,19 @@ def _rows(
     for i, (number, row) in enumerate(lines):
         cells = dict(zip(heads, row, strict=True))
         with error_location(f"line {number}"):
+            numbers = {
+                head: finite_number(head, cell)
+                for head, cell in cells.items()
+                if head not in (STATION, ROLE) and (cell or head in model.coordinates)
+            }
             for k, name in enumerate(model.coordinates):
-                if name in cells:
-                    q[i, k] = finite_number(name, cells[name])
-                    if name in model.joints:
-                        (check_angle if model.revolute[k] else check_travel)(name, float(q[i, k]))
-                if cells.get(name + APPROACH):
-                    approach[i, k] = finite_number(name + APPROACH, cells[name + APPROACH])
-                    if approach[i, k] not in (-1.0, 0.0, 1.0):
-                        raise ValueError(f"{name}{APPROACH} is {approach[i, k]:g}, expected 1, -1 or 0 (unknown)")
+                if name in model.joints and name in numbers:
+                    (check_angle if model.revolute[k] else check_travel)(name, numbers[name])
+                q[i, k], approach[i, k] = numbers.get(name, q[i, k]), numbers.get(name + APPROACH, 0.0)
+                if approach[i, k] not in (-1.0, 0.0, 1.0):
+                    raise ValueError(f"{name}{APPROACH} is {approach[i, k]:g}, expected 1, -1 or 0 (unknown)")
+            measured[i] = [[numbers.get(f"{point}.{axis}", np.nan) for axis in COLUMNS] for point in points]
             for p, point in enumerate(points):
-                for a, axis in enumerate(COLUMNS):
-                    head = f"{point}.{axis}"
-                    if cells.get(head):
-                        measured[i, p, a] = finite_number(head, cells[head])
                 if measured[i, p, LENGTH] <= 0.0:
                     raise ValueError(f"{point}.{DISTANCE} is {measured[i, p, LENGTH]:g} m, expected one above 0")
                 check_travel(f"{point}.{DISTANCE}", measured[i, p, LENGTH])
