@@ -114,7 +114,7 @@ class PoseDescription(Description["PoseTest"]):
         seen = np.zeros((len(test.q), len(test.points), KIND.size), dtype=bool)
         seen.ravel()[np.asarray(test.component)] = True
         seen = np.insert(seen, INCLINATION.stop, seen[..., INCLINATION.start], axis=-1)
-        turns = [[rotation_vector_of(turn) for turn in row] for row in np.asarray(test.rotation)]
+        turns = rotation_vector_of(np.asarray(test.rotation))
         parts = (test.position, turns, np.asarray(test.vertical)[..., 2, :], np.asarray(test.distance)[..., None])
         return np.where(seen, np.concatenate([np.asarray(part) for part in parts], axis=-1), np.nan)
 

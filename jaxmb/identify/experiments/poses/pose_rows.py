@@ -3,9 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from jaxtyping import Float
-
-from jaxmb.machine.elements import rotation_about
 
 LEAST_SPREAD = 1e-3
 """Second singular value of the points of a station over the first, below which they are in line."""
@@ -74,16 +73,16 @@ def measured_arrays(measured: Float[np.ndarray, "t p 10"]) -> dict[str, np.ndarr
     turns = np.where(seen[..., ROTATION], measured[..., ROTATION], 0.0)
     return {
         "position": np.where(seen[..., POSITION], measured[..., POSITION], 0.0),
-        "rotation": np.array([[rotation_of(v) for v in row] for row in turns]),
+        "rotation": rotation_of(turns),
         "vertical": axes_about(upward),
         "distance": np.where(seen[..., LENGTH], measured[..., LENGTH], 0.0),
     }
 
 
-def rotation_of(vector: np.ndarray) -> Float[np.ndarray, "3 3"]:
-    """Rotation matrix of a rotation vector [rad]."""
-    angle = float(np.linalg.norm(vector))
-    return rotation_about(vector / angle, angle) if angle else np.eye(3)
+def rotation_of(vector: Float[np.ndarray, "*k 3"]) -> Float[np.ndarray, "*k 3 3"]:
+    """Rotation matrices of rotation vectors [rad]."""
+    found = scipy.spatial.transform.Rotation.from_rotvec(vector.reshape(-1, 3))
+    return found.as_matrix().reshape(*vector.shape, 3)
 
 
 def axes_about(direction: Float[np.ndarray, "*k 3"]) -> Float[np.ndarray, "*k 3 3"]:
@@ -98,11 +97,10 @@ def axes_about(direction: Float[np.ndarray, "*k 3"]) -> Float[np.ndarray, "*k 3 
     return np.stack([first, np.cross(last, first), last], axis=-2)
 
 
-def rotation_vector_of(rotation: np.ndarray) -> Float[np.ndarray, "3"]:
-    """Rotation vector [rad] of a rotation matrix, for any angle up to pi."""
-    from scipy.spatial.transform import Rotation
-
-    return Rotation.from_matrix(rotation).as_rotvec()
+def rotation_vector_of(rotation: Float[np.ndarray, "*k 3 3"]) -> Float[np.ndarray, "*k 3"]:
+    """Rotation vectors [rad] of rotation matrices, for any angle up to pi."""
+    found = scipy.spatial.transform.Rotation.from_matrix(rotation.reshape(-1, 3, 3))
+    return found.as_rotvec().reshape(rotation.shape[:-1])
 
 
 def device_pose(
@@ -146,11 +144,8 @@ def station_pose(
     if not has_position.any():
         return None
     a, b = measured[has_position, :3], predicted[has_position, :3, 3]
-    turns = [
-        pose[:3, :3] @ rotation_of(vector).T
-        for vector, pose in zip(measured[has_rotation, ROTATION], predicted[has_rotation], strict=True)
-    ]
-    turn, weight, found = np.sum(turns, axis=0) if turns else np.zeros((3, 3)), np.ones(len(a)), None
+    turned = predicted[has_rotation, :3, :3] @ np.swapaxes(rotation_of(measured[has_rotation, ROTATION]), 1, 2)
+    turn, weight, found = np.sum(turned, axis=0), np.ones(len(a)), None
     for _ in range(ROBUST_STEPS):
         mean_a, mean_b = weight @ a / weight.sum(), weight @ b / weight.sum()
         spread_a, spread_b = a - mean_a, b - mean_b

@@ -11,7 +11,6 @@ import numpy as np
 from jaxmb.identify.experiments.poses.pose_rows import (
     LEAST_DISTANCES,
     LENGTH,
-    POSITION,
     ROTATION,
     UPWARD,
     PoseRows,
@@ -93,12 +92,10 @@ def measured_rows(
     noise = np.concatenate(
         [s * draw.normal(size=(*seen.shape[:2], width)) for s, width in zip(std, (3, 3, 3, 1), strict=True)], axis=-1
     )
-    measured = np.full(rows.measured.shape, np.nan)
-    for at in np.ndindex(*seen.shape[:2]):
-        turn = rotation_of(noise[at][ROTATION]) @ seen[at][:3, :3]
-        position = seen[at][:3, 3] + noise[at][POSITION]
-        distance = np.linalg.norm(seen[at][:3, 3]) + noise[at][LENGTH]
-        measured[at] = [*position, *rotation_vector_of(turn), *(upward[at] + noise[at][UPWARD]), distance]
+    turn = rotation_vector_of(rotation_of(noise[..., ROTATION]) @ seen[..., :3, :3])
+    distance = np.linalg.norm(seen[..., :3, 3], axis=-1, keepdims=True)
+    noise[..., ROTATION] = 0.0  # the turn contains it
+    measured = np.concatenate([seen[..., :3, 3], turn, upward, distance], axis=-1) + noise
     return rows._replace(measured=np.where(np.isfinite(rows.measured), measured, np.nan))
 
 
