@@ -215,13 +215,14 @@ def _check(
     if not np.all(np.isfinite(matrix)):
         row, column = np.argwhere(~np.isfinite(matrix))[0]
         raise ValueError(f"matrix has {matrix[row, column]} in row {row} of parameter '{labels[column]}'")
-    for argument, numbers in (("measured", measured), ("std", std)):
-        if not np.all(np.isfinite(numbers)):
-            row = np.flatnonzero(~np.isfinite(numbers))[0]
-            raise ValueError(f"{argument} has {numbers[row]} in row {row}, expected a finite number")
-    if not np.all(std > 0.0):
-        row = np.flatnonzero(std <= 0.0)[0]
-        raise ValueError(f"std has {std[row]:g} in row {row}, expected a number above 0")
+    for argument, numbers, good, expected in (
+        ("measured", measured, np.isfinite(measured), "a finite number"),
+        ("std", std, np.isfinite(std), "a finite number"),
+        ("std", std, std > 0.0, "a number above 0"),
+    ):
+        if not good.all():
+            row = int(np.argmin(good))
+            raise ValueError(f"{argument} has {numbers[row]:g} in row {row}, expected {expected}")
     if not np.all(lower < upper):
         i = np.flatnonzero(~(lower < upper))[0]
         raise ValueError(

@@ -215,7 +215,8 @@ def excess(data: Statistics, kinds: Mapping[str, Int[np.ndarray, "k"]], noise: f
         chosen = _dominant(found, tried[best], factors)
         released.append(chosen)
         factors = likely_factors(data, _disjoint(released), factors, noise)
-        exceeded.append(Exceeded(chosen, tests[best].p, best_prediction(data, factors, noise)[chosen]))
+        sizes = factors**2 * marginal(data, factors, noise).score  # best linear unbiased prediction; of r = C x
+        exceeded.append(Exceeded(chosen, tests[best].p, sizes[chosen]))
         tried = [members for members in tried if not np.isin(chosen, members).any()]
     groups, count = _disjoint([*released, *(np.asarray(members) for members in kinds.values())]), len(released)
     degrees = [0.0] * count + [STATED_DEGREES] * (len(groups) - count)
@@ -238,11 +239,6 @@ def _dominant(found: Marginal, members: np.ndarray, factors: np.ndarray) -> np.n
     squares = (factors[members] * found.score[members]) ** 2
     largest = int(np.argmax(squares))
     return members[[largest]] if squares[largest] > DOMINANT * squares.sum() else members
-
-
-def best_prediction(data: Statistics, factors: Float[np.ndarray, "e"], noise: float = 1.0) -> Float[np.ndarray, "e"]:
-    """Best linear unbiased prediction of the errors, over their stated standard deviations; of r = C x."""
-    return factors**2 * marginal(data, factors, noise).score
 
 
 def _disjoint(groups: Sequence[np.ndarray]) -> list[np.ndarray]:

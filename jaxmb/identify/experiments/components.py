@@ -5,6 +5,7 @@ Each component refers to its test and computes derived quantities on demand. A t
 
 import abc
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
@@ -84,8 +85,8 @@ class Noise(Component[T]):
         return True
 
     def estimated_level(self, residual: np.ndarray, expected: float) -> float:
-        """`level` at which the sum of squares of a residual equals its expectation."""
-        raise NotImplementedError(f"the noise of {display_name(self.test.name)} cannot be estimated from a fit")
+        """`level` at which the sum of squares of a residual equals its expectation; this default: of one factor."""
+        return (self.level or 0.0) * math.sqrt(float(residual @ residual) / expected)
 
     def with_level(self, std: float) -> T:
         """The test with another `level`."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
+from jaxmb.identify.estimation.identifiability import components
 from jaxmb.identify.estimation.reduction import Reduction, Step, reduction, selection_step
 from jaxmb.identify.experiments.deflections.load_cases import (
     LoadCase,
@@ -44,25 +45,18 @@ def is_diagonal(name: str) -> bool:
     return a == b
 
 
-def _blocks(names: Sequence[str]) -> list[list[str]]:
-    """Degrees of freedom by the smallest blocks of the block-diagonal matrices."""
-    blocks: list[list[str]] = []
-    for name in names:
-        ends = dict.fromkeys(ends_of(name))
-        merged = [block for block in blocks if not ends.keys().isdisjoint(block)]
-        blocks = [block for block in blocks if block not in merged]
-        blocks.append(list(dict.fromkeys([*(end for block in merged for end in block), *ends])))
-    return blocks
-
-
 def block_matrices(names: Sequence[str]) -> np.ndarray:
-    """Positions of each compliance [parameter, block, n, n], 1 or 0, with an additional empty block."""
-    blocks = _blocks(names)
-    position = {end: (i, k) for i, block in enumerate(blocks) for k, end in enumerate(block)}
+    """Positions of each compliance [parameter, block, n, n], 1 or 0, in the smallest blocks of the block-diagonal
+    matrices, with an additional empty block."""
+    ends, number = np.unique([ends_of(name) for name in names], return_inverse=True)
+    coupled = np.eye(ends.size, dtype=bool)
+    coupled[number[:, 0], number[:, 1]] = coupled[number[:, 1], number[:, 0]] = True
+    blocks = components(coupled)
+    position = {int(end): (i, k) for i, block in enumerate(blocks) for k, end in enumerate(block)}
     n = max(map(len, blocks))
     found = np.zeros((len(names), len(blocks) + 1, n, n))
-    for i, name in enumerate(names):
-        (block, a), (_, b) = (position[end] for end in ends_of(name))
+    for i, pair in enumerate(number.tolist()):
+        (block, a), (_, b) = (position[end] for end in pair)
         found[i, block, [a, b], [b, a]] = 1.0
     return found
 

@@ -146,10 +146,6 @@ class PoseNoise(Noise["PoseTest"]):
         """`level` with its unit and quantity."""
         return f"{1e3 * self.level:.3g} {LEVELS[self.kind]}"
 
-    def estimated_level(self, residual: np.ndarray, expected: float) -> float:
-        """`level` at which the sum of squares of a residual equals its expectation."""
-        return self.level * math.sqrt(float(residual @ residual) / expected)
-
     def with_level(self, std: float) -> "PoseTest":
         """The test with another `level`."""
         factor, scatter = std / self.level, self.test.scatter

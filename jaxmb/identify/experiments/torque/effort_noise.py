@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import solve_toeplitz
 
-from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE
+from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd, triangular_factor
 from jaxmb.identify.estimation.linear import linear_fit, tukey, tukey_square
 from jaxmb.identify.experiments.torque.effort_rows import EffortRows, least_squares
 
@@ -138,12 +138,8 @@ def motion_errors(
 
 def _degrees_used(matrix: Float[np.ndarray, "r p"], coordinate: np.ndarray) -> Float[np.ndarray, "c"]:
     """Degrees of freedom of a fit used by the rows of each coordinate: sums of leverages, in total the rank."""
-    scale = np.linalg.norm(matrix, axis=0)
-    scaled = matrix / np.where(scale > 0.0, scale, 1.0)
-    _, singular, vectors = np.linalg.svd(np.linalg.qr(scaled, mode="r"))
-    significant = singular > RANK_TOLERANCE * singular[0]
-    root = vectors[: singular.size][significant].T / singular[significant]
-    return np.array([np.sum((scaled[coordinate == i] @ root) ** 2) for i in range(coordinate.max() + 1)])
+    svd = scaled_svd(triangular_factor([matrix]), RANK_TOLERANCE)
+    return np.bincount(coordinate, np.sum(svd.basis(matrix) ** 2, axis=1))
 
 
 def correlation_length(residual: Float[np.ndarray, "k"], fitted: float = 0.0) -> float:
