@@ -3,7 +3,7 @@ tests."""
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,6 +65,13 @@ def simulated_machine(spec: Simulation, context: ReadingContext) -> tuple[Model,
     model = set_parameters(model, values_by_name(list(parameter_table(model)), spec.parameters, "parameter"))
     seed = spec.noise_seed if context.noise_seed is None else context.noise_seed
     return model, seed, Truth(motion_coordinates(model), parameters(model))
+
+
+def check_moving(model: Model, label: str, frames: Iterable[str]) -> None:
+    """Raise ValueError for a frame that is fixed to the ground; the label precedes its name."""
+    for frame in frames:
+        if model.frame_node[model.frames.index(frame)] < 0:
+            raise ValueError(f"{label} '{frame}' does not move, expected one that the machine moves")
 
 
 def assumed_std(of: str, texts: Sequence[str]) -> tuple[str, ...]:

@@ -34,6 +34,7 @@ from jaxmb.identify.experiments.deflections.load_cases import (
     spring_term,
     true_case,
 )
+from jaxmb.identify.experiments.deflections.table import DEGREE
 from jaxmb.identify.experiments.machine_errors import column_errors, coordinate_errors, independent_joints
 from jaxmb.identify.experiments.motion_view import LINEAR_LEAVES, LOSS_FACTORS, directions_of_change
 from jaxmb.identify.experiments.test import Entry, Score, Source, Test
@@ -204,7 +205,6 @@ class DeflectionSource(Source):
         return np.asarray(test.case), tuple(f"load case '{case.name}'" for case in self.cases)
 
 
-DEGREE = np.pi / 180.0
 LOG_FACTORS = tuple(sign * float(np.log(size)) for size in USUAL_FACTORS for sign in (1.0, -1.0))
 """Starting values of the logarithm of a factor on a kind of columns: usual wrong ones."""
 MOST_FRAMES = 16

@@ -440,7 +440,7 @@ class TorqueSource(Source):
     def _in_unit(self, model: Model, what: str, names: Sequence[str]) -> Iterator[tuple[str, TorqueTest]]:
         """The test where some angles are in degrees, or travels in mm, without and with their rates."""
         revolute = self.revolute[self.coordinates.index(names[0])]
-        factor, text = (DEGREE, f"{what} in deg") if revolute else (1e-3, f"{what} in mm")
+        factor, text = (np.pi / 180.0, f"{what} in deg") if revolute else (1e-3, f"{what} in mm")
         if len(names) == 1:
             text = f"{'angle' if revolute else 'travel'} {text}"
         for own, rate in ((text, 1.0), (f"{text}, with {'its' if len(names) == 1 else 'their'} rates", factor)):
@@ -491,7 +491,6 @@ def samples_at(
 
 STRIBECK_SPEEDS = (0.03, 0.06, 0.12, 0.25, 0.5)
 """Candidate Stribeck speeds over the largest speed."""
-DEGREE = np.pi / 180.0
 GRAVITY = 9.80665
 FACTORS = tuple(sign * float(np.log(size)) for size in (GRAVITY, 1000.0) for sign in (1.0, -1.0))
 """Starting values of the logarithm of a factor."""

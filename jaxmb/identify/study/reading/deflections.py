@@ -32,7 +32,7 @@ from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.experiments.tolerances import Instruments
 from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.stiffness_model.variants import StiffnessModel, compensated_joint, stiffness_models
-from jaxmb.identify.study.context import ReadingContext, assumed_std, assumed_values, simulated_machine
+from jaxmb.identify.study.context import ReadingContext, assumed_std, assumed_values, check_moving, simulated_machine
 from jaxmb.identify.study.format.static_format import (
     CompletePart,
     DeflectionTestPart,
@@ -292,7 +292,10 @@ def read_deflection_test(part: DeflectionTestPart, label: str, context: ReadingC
         check_cases(true, measured)
         cases = [_by_coordinates(model, true, case) for case in measured]
         check_cases(model, cases)
-    _check_frames(model, cases)
+    for case in cases:
+        measured = zip(case.points, case.measured, strict=True)
+        frames = case.frame, *(point for point, components in measured if components.any())
+        check_moving(model, f"deflection test '{case.name}': frame", frames)
 
     def about(machine: Model) -> Entry:
         test = deflection_test(label, machine, cases, part.rotation_weight, part.robust, gravity, instruments)
@@ -308,17 +311,6 @@ def read_deflection_test(part: DeflectionTestPart, label: str, context: ReadingC
         linearized_about=about if instruments is not None and instruments.changes_cases else None,
     )  # fmt: skip
     return [about(model)]
-
-
-def _check_frames(model: Model, cases: Sequence[LoadCase]) -> None:
-    """Raise ValueError where a loaded or measured frame is fixed to the ground."""
-    for case in cases:
-        measured = [point for point, some in zip(case.points, case.measured, strict=True) if some.any()]
-        for frame in (case.frame, *measured):
-            if model.frame_node[model.frames.index(frame)] < 0:
-                raise ValueError(
-                    f"deflection test '{case.name}': frame '{frame}' does not move, expected one that the machine moves"
-                )
 
 
 def _assumed(

@@ -21,7 +21,7 @@ from jaxmb.identify.experiments.poses.pose_rows import (
 )
 from jaxmb.identify.experiments.poses.pose_test import PoseSource, PoseTest, pose_test, predicted_poses, with_scatter
 from jaxmb.identify.experiments.test import Entry, Truth
-from jaxmb.identify.study.context import ReadingContext, assumed_std, assumed_values, simulated_machine
+from jaxmb.identify.study.context import ReadingContext, assumed_std, assumed_values, check_moving, simulated_machine
 from jaxmb.identify.study.format.static_format import MOST_ROWS, PoseTestPart, SimulatePoses
 from jaxmb.io.files import csv_table, finite_number
 from jaxmb.io.validation import InputError, check_distinct, check_known, error_location, known_name
@@ -139,9 +139,7 @@ def read_pose_test(part: PoseTestPart, label: str, context: ReadingContext) -> l
     for name, measured, predicted in zip(rows.row, rows.measured, held_out, strict=True):
         if not (predicted or np.isfinite(measured).any()):
             raise ValueError(f"{part.file}: {name}: nothing is measured, expected numbers for a point, or role check")
-    for point in rows.points:
-        if model.frame_node[model.frames.index(point)] < 0:
-            raise ValueError(f"point '{point}' does not move, expected a frame that the machine moves")
+    check_moving(model, "point", rows.points)
     elastic = any(pattern.startswith(FREE_COMPLIANCE) for pattern in context.file.free) or _is_elastic(model)
     stations = tuple(dict.fromkeys(rows.station))
     if part.levelled and not stations:

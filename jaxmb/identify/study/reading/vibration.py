@@ -20,7 +20,7 @@ from jaxmb.identify.study.reading.responses import responses_of_test, sensor_of
 from jaxmb.io.validation import check_distinct, check_known, listed
 from jaxmb.machine.build import Model
 from jaxmb.measurement.frf_set import FrfSet, check_phase
-from jaxmb.measurement.noise import CoherenceNoise, coherence_noise, cross_axis_leak, misalignment_leak
+from jaxmb.measurement.noise import coherence_noise, cross_axis_leak, misalignment_leak
 from jaxmb.measurement.reciprocity import Keep, kept_of_pairs
 from jaxmb.mechanics.beams import mesh_warnings
 from jaxmb.mechanics.kinematics import check_coordinates
@@ -62,7 +62,8 @@ def read_frf_test(part: FrfTestPart, label: str, context: ReadingContext) -> lis
     if part.simulate is None:
         check_phase(measured)
     weight = _weights(part, measured, outputs, inputs)
-    weight, notes = _usable(measured, weight, outputs, inputs)
+    lost, nothing = ~_usable(measured, outputs, inputs), "all weights are zero, expected at least one line that counts"
+    weight, notes = _without(weight, lost, "are zero or not finite", nothing, outputs, inputs)
     if measured.kind != "receptance" or sensor_of(part) != IDEAL:
         static = measured.frequency_hz + measured.decay_1_s == 0.0
         if weight[static].any():
@@ -73,7 +74,11 @@ def read_frf_test(part: FrfTestPart, label: str, context: ReadingContext) -> lis
     leak = _leak(part, measured, context)
     additive_std = by_coherence.std if measured.averages else np.zeros(by_coherence.std.shape)
     if measured.averages:
-        weight, notes = _weights_above_noise(by_coherence, weight, notes, outputs, inputs)
+        hidden = (by_coherence.log_std > HIDDEN) & (weight > 0.0)
+        reason = "do not rise above the noise given by their coherence"
+        nothing = "by their coherence all responses are noise, expected at least one line that is not"
+        weight, more = _without(weight, hidden, reason, nothing, outputs, inputs)
+        notes += more
     known_std = np.sqrt(by_coherence.log_std**2 + leak_std(leak, measured.frf) ** 2)
     noise_std = np.sqrt(nominal**2 + known_std**2)
     if part.symmetrize is not None:
@@ -188,37 +193,35 @@ def _indices(what: str, points: tuple, wanted: tuple | None) -> list[int]:
     return [points.index(tuple(p)) for p in wanted]
 
 
-def _usable(measured: FrfSet, weight: np.ndarray, outputs: tuple, inputs: tuple) -> tuple[np.ndarray, list[str]]:
-    """Weights, 0 for responses without a valid logarithm, and a sentence on these, if any."""
+def _usable(measured: FrfSet, outputs: tuple, inputs: tuple) -> np.ndarray:
+    """Mask of the responses with a valid logarithm."""
     usable = usable_lines(measured.frf)
     lines = measured.frequency_hz.size
-    lost = lines - np.sum(usable, axis=0)
-    for o, i in np.argwhere(lost == lines):
+    for o, i in np.argwhere(~usable.any(axis=0)):
         if outputs[o] == inputs[i] or not np.isfinite(measured.frf[:, o, i]).any():
             raise ValueError(
                 f"the FRF from {' '.join(inputs[i])} to {' '.join(outputs[o])} has no finite non-zero value in {lines}"
                 " lines, expected FRFs from all inputs to all outputs; other combinations need a test of their own"
             )
-    weight = np.where(usable, weight, 0.0)
-    if not weight.any():
-        raise ValueError("all weights are zero, expected at least one line that counts")
-    return weight, _lost_lines_text(lost, lines, "are zero or not finite", outputs, inputs)
+    return usable
 
 
-def _weights_above_noise(
-    noise: CoherenceNoise, weight: np.ndarray, notes: list[str], outputs: tuple, inputs: tuple
+def _without(
+    weight: np.ndarray, left_out: np.ndarray, reason: str, nothing: str, outputs: tuple, inputs: tuple
 ) -> tuple[np.ndarray, list[str]]:
-    """Weights, 0 for responses within their noise by the coherence, and the notes with a sentence on these.
+    """Weights, 0 for responses that are left out, and a sentence on the numbers of their lines; none where all count.
 
     Raises:
-        ValueError: no response is above its noise.
+        ValueError: no response has a weight; its text is `nothing`.
     """
-    hidden = (noise.log_std > HIDDEN) & (weight > 0.0)
-    weight = np.where(hidden, 0.0, weight)
+    weight = np.where(left_out, 0.0, weight)
     if not weight.any():
-        raise ValueError("by their coherence all responses are noise, expected at least one line that is not")
-    reason = "do not rise above the noise given by their coherence"
-    return weight, notes + _lost_lines_text(np.sum(hidden, axis=0), len(hidden), reason, outputs, inputs)
+        raise ValueError(nothing)
+    lost, lines = np.sum(left_out, axis=0), len(left_out)
+    some = (lost > 0) & (lost < lines)
+    groups = (lost == lines, f"all {lines}"), (some, f"up to {np.max(lost, where=some, initial=0)} of {lines}")
+    texts = [f"{frfs_text(which, outputs, inputs)}: {count} lines" for which, count in groups if which.any()]
+    return weight, [f"{'; '.join(texts)} {reason}, and are left out"] if texts else []
 
 
 def _weights_of_pairs(
@@ -238,14 +241,6 @@ def _weights_of_pairs(
         if kept == "mean":
             factor[:, o, i] = 1.0 / np.sqrt(2.0)
     return weight, factor
-
-
-def _lost_lines_text(lost: np.ndarray, lines: int, reason: str, outputs: tuple, inputs: tuple) -> list[str]:
-    """One sentence on the numbers of lines [output, input] that are not used; none where all are."""
-    some = (lost > 0) & (lost < lines)
-    groups = (lost == lines, f"all {lines}"), (some, f"up to {np.max(lost, where=some, initial=0)} of {lines}")
-    texts = [f"{frfs_text(which, outputs, inputs)}: {count} lines" for which, count in groups if which.any()]
-    return [f"{'; '.join(texts)} {reason}, and are left out"] if texts else []
 
 
 def frfs_text(marked: np.ndarray, outputs: tuple, inputs: tuple) -> str:
