@@ -61,7 +61,7 @@ class Noise(Component[T]):
     @property
     def is_known(self) -> bool:
         """Whether the noise is as stated; otherwise it is estimated from the residual of the fit."""
-        return True
+        return getattr(self.test, "noise_is_known", True)
 
     @property
     def nominal(self) -> float | None:

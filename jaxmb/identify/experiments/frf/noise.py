@@ -128,11 +128,6 @@ class FrfNoise(Noise["FrfTest"]):
         return 2e-16 * float(np.sum(np.asarray(self.test.weight))) / float(self.test.nominal_std) ** 2
 
     @property
-    def is_known(self) -> bool:
-        """Whether the noise is as stated; otherwise it is estimated from the residual of the fit."""
-        return self.test.noise_is_known
-
-    @property
     def nominal(self) -> float:
         """Standard deviation of log H stated in the study."""
         return float(self.test.nominal_std)

@@ -127,11 +127,6 @@ class PoseNoise(Noise["PoseTest"]):
     correlated errors."""
 
     @property
-    def is_known(self) -> bool:
-        """Whether the noise is as stated; otherwise it is estimated from the residual of the fit."""
-        return self.test.noise_is_known
-
-    @property
     def kind(self) -> int:
         """First measured kind of components: positions, rotations, inclinations or distances."""
         return int(KIND[np.asarray(self.test.component) % KIND.size].min(initial=3))
