@@ -61,7 +61,9 @@ def test_deviations_where_the_model_does_not_follow(tmp_path):
     test = dataclasses.replace(study.tests[0], std=np.asarray(study.tests[0].std) / 1.7)
     problem = dataclasses.replace(study.problem, tests=(test,))
     source = study.entries[0].source
-    narrow = dataclasses.replace(source, rebuild=lambda *how: dataclasses.replace(source.rebuild(*how), std=test.std))
+    narrow = dataclasses.replace(
+        source, rebuild=lambda *of, **how: dataclasses.replace(source.rebuild(*of, **how), std=test.std)
+    )
     entries = (dataclasses.replace(study.entries[0], test=test, source=narrow),)
     result = identify(dataclasses.replace(study, problem=problem, entries=entries))
     square = result.metrics["misfit"]["square"]

@@ -104,7 +104,7 @@ def study_of(machine, draw, free=INERTIAL, count=60, noise=NOISE, own=None, **se
                       np.tile(np.arange(m), k), np.zeros(0), np.zeros((k * m, 0)))  # fmt: skip
     source = Independent(time_s=np.arange(k * m) * 1.0, velocity=np.zeros(k * m), noise_bound=np.full(m, np.inf),
                           coordinates=jaxmb.independent_coordinates(model), revolute=(True,) * m,
-                          rebuild=lambda model, readings: test, gravity=np.asarray(model.gravity),
+                          rebuild=lambda model, **readings: test, gravity=np.asarray(model.gravity),
                           origin=np.asarray(model.origin))  # fmt: skip
     data = {"machine": "machine.toml", "free": free, "test": [{"kind": "torque", "simulate": {
         "duration_s": 1.0, "rate_hz": 100.0, "motion": {"q1": {"sine": [0.1]}}}, "cutoff_hz": 20.0}]}  # fmt: skip

@@ -217,22 +217,10 @@ class TorqueTest(Test[Float[Array, "p"]]):
     """Gains of its drives and its delay, as parameters of the test; None where none are free."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Readings:
-    """Errors of the recorded motion."""
-
-    zeros: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    """True minus stated zero of coordinates, rad or m."""
-    factors: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
-    """Factors on the angle and on the rates of coordinates."""
-    exchanged: tuple[str, ...] = ()
-    """Two coordinates whose columns are exchanged."""
-    sampling: float = 1.0
-    """True over stated sampling rate."""
-
-
-Rebuild = Callable[[Model, Readings], TorqueTest]
-"""Returns a test for the gravity and axes of another model and corrected readings, with the same rows."""
+Rebuild = Callable[..., TorqueTest]
+"""Returns a test for the gravity and axes of another model and corrected readings, with the same rows. Arguments: the
+model; `zeros`, true minus stated zero of coordinates, rad or m; `factors` on the angle and on the rates of coordinates;
+two coordinates whose columns are `exchanged`; `sampling`, true over stated sampling rate."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
@@ -321,7 +309,7 @@ class TorqueSource(Source):
             np.array_equal(mine, np.asarray(other)) for mine, other in stated
         )
         rates = {name: (scale, scale) for name, scale in scales.items()}
-        there = self.rebuild(model, Readings(zeros, rates, sampling=sampling)) if moved else test
+        there = self.rebuild(model, zeros=zeros, factors=rates, sampling=sampling) if moved else test
         gains = np.array([errors.get(_torque_constant(name).key, 0.0) for name in self.coordinates])
         gains += errors.get(_factor(test.name).key, 0.0)
         late = np.array([errors.get(_delay(name).key, 0.0) for name in self.coordinates]) + errors.get(DELAY.key, 0.0)
@@ -376,7 +364,7 @@ class TorqueSource(Source):
                 k = model.coordinates.index(name)
                 axis = np.array(model.axis)
                 axis[k] *= -1.0
-                there = self.rebuild(dataclasses.replace(model, axis=jax.device_put(axis)), Readings())
+                there = self.rebuild(dataclasses.replace(model, axis=jax.device_put(axis)))
                 yield f"the sign of angle {name}", measuring(sign * effort, std, there)
                 yield f"the sign of angle {name} and of its torque", measuring(effort, std, there)
                 yield from self._in_unit(model, name, [name])
@@ -397,7 +385,7 @@ class TorqueSource(Source):
                 yield from self._in_unit(model, every, own)
             for pair in itertools.combinations(own, 2):
                 text = f"exchanged {'angles' if revolute else 'travels'} of {' and '.join(pair)}"
-                yield text, self.rebuild(model, Readings(exchanged=pair))
+                yield text, self.rebuild(model, exchanged=pair)
         # the noise of a torque, bounded by `variance_bound`, belongs to its column
         scatter = std * np.sqrt(np.minimum(self.variance_bound(test), test.noise.correlation_lengths))
         for i, k in itertools.combinations(range(len(rows)), 2):
@@ -444,7 +432,7 @@ class TorqueSource(Source):
         if len(names) == 1:
             text = f"{'angle' if revolute else 'travel'} {text}"
         for own, rate in ((text, 1.0), (f"{text}, with {'its' if len(names) == 1 else 'their'} rates", factor)):
-            yield own, self.rebuild(model, Readings(factors=dict.fromkeys(names, (factor, rate))))
+            yield own, self.rebuild(model, factors=dict.fromkeys(names, (factor, rate)))
 
     def variance_bound(self, test: TorqueTest) -> Float[np.ndarray, "r"]:
         """Upper bound of the variance of each row by `noise_bound`, where the noise is estimated."""

@@ -1,8 +1,8 @@
 """Reader of torque tests: from a recorded or simulated motion to filtered linear equations with their noise."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -28,7 +28,6 @@ from jaxmb.identify.experiments.torque.preliminary_fits import (
     fit_delay,
 )
 from jaxmb.identify.experiments.torque.torque_test import (
-    Readings,
     Rebuild,
     TorqueSource,
     TorqueTest,
@@ -61,15 +60,6 @@ MOTION_DRAWS = 2
 """Number of draws of the sensor errors, each with both signs."""
 LARGE_SHARE = 0.25
 """Share of motion errors in the variance of efforts above which they no longer act like independent errors."""
-
-
-class _NoisyRows(NamedTuple):
-    """Equations of a test with the noise of each."""
-
-    rows: EffortRows
-    std: Float[np.ndarray, "r"]
-    correlation_length: Float[np.ndarray, "r"]
-    doubts: tuple[str, ...]
 
 
 def read_torque_test(part: TorqueTestPart, label: str, context: ReadingContext) -> list[Entry]:
@@ -132,9 +122,9 @@ def _torque_entry(
 
     delay_s, plain = fit_delay(equations, record.rate_hz, own_delay) if has_free_delay else (0.0, equations(0.0))
     is_rigid = bool(sides) and fitted is None and not model.dependent
-    noisy = _with_noise(part, plain, is_rigid, [equations(delay_s, each) for each in drawn])
-    rows, motion = noisy.rows, delayed(estimated, record.rate_hz, delay_s)
-    test, drive_recording = _torque_test(part, recording.label, model, noisy), None
+    rows, *noise, doubts = _with_noise(part, plain, is_rigid, [equations(delay_s, each) for each in drawn])
+    motion = delayed(estimated, record.rate_hz, delay_s)
+    test, drive_recording = _torque_test(part, recording.label, model, rows, *noise), None
     if free_drives and record.drives is not None:
         if context.gains is None:
             signal = record.drives.signal[_used(record, motion)]
@@ -143,13 +133,12 @@ def _torque_entry(
             test = with_free_gains(test, rows, record.drives, free_drives, context.gains)
     if has_free_delay:
         test = test.with_own([own_delay], np.array([delay_s]), delay_column(rows, record.rate_hz)[:, None])
-
     filtered = recording._replace(part=part)
     # equations with elastic gears are linearized about the masses of the machine
     mounted = () if sides else (name for name in payloads if name not in part.without)
     rebuild = _rebuild(test, model, record, motion, q, settings, plain)
     source = dataclasses.replace(
-        _source(part, context, model, full, motions[0], noisy, rebuild),
+        _source(part, context, model, full, motions[0], rows, rebuild, doubts),
         payloads={name: payload_columns(model, [name], payloads) for name in mounted},
         selection_rows=_by_known_speeds(model, rows) if selecting else None,
         drive_recording=drive_recording,
@@ -182,17 +171,22 @@ def _rebuild(
     names = list(record.names)
     unblurred = dataclasses.replace(record, blurred=0)
 
-    def rebuild(other: Model, readings: Readings) -> TorqueTest:
-        order = np.arange(len(names))
-        if set(readings.exchanged) <= set(names) and readings.exchanged:
-            i, k = (names.index(name) for name in readings.exchanged)
-            order[[i, k]] = k, i
-        zero = np.array([readings.zeros.get(name, 0.0) for name in names])
-        angle, rate = np.array([readings.factors.get(name, (1.0, 1.0)) for name in names]).T
+    def rebuild(
+        other: Model,
+        *,
+        zeros: Mapping[str, float] | None = None,
+        factors: Mapping[str, tuple[float, float]] | None = None,
+        exchanged: tuple[str, ...] = (),
+        sampling: float = 1.0,
+    ) -> TorqueTest:
+        swapped = dict(zip(exchanged, reversed(exchanged), strict=True)) if set(exchanged) <= set(names) else {}
+        order = [names.index(swapped.get(name, name)) for name in names]
+        zero = np.array([(zeros or {}).get(name, 0.0) for name in names])
+        angle, rate = np.array([(factors or {}).get(name, (1.0, 1.0)) for name in names]).T
         corrected = motion._replace(
             position=angle * motion.position[:, order] + zero,
-            velocity=readings.sampling * rate * motion.velocity[:, order],
-            acceleration=readings.sampling**2 * rate * motion.acceleration[:, order],
+            velocity=sampling * rate * motion.velocity[:, order],
+            acceleration=sampling**2 * rate * motion.acceleration[:, order],
         )
         # loops are closed from the stated path, on which they are
         found = effort_rows(brakes_released(other), unblurred, corrected, q, settings._replace(least_speed=0.0))
@@ -226,8 +220,11 @@ def _known_load_parameters(model: Model, context: ReadingContext, not_carried: S
     return {name: value for name, value in known.items() if name not in left_out}
 
 
-def _with_noise(part: TorqueTestPart, rows: EffortRows, rigid: bool, drawn: Sequence[EffortRows]) -> _NoisyRows:
-    """Equations with the noise of efforts and, where it was drawn, of the motion, corrected for the bias of the latter.
+def _with_noise(
+    part: TorqueTestPart, rows: EffortRows, rigid: bool, drawn: Sequence[EffortRows]
+) -> tuple[EffortRows, Float[np.ndarray, "r"], Float[np.ndarray, "r"], tuple[str, ...]]:
+    """Equations, corrected for the bias of a motion whose noise was drawn, standard deviation and correlation length of
+    each, with the noise of efforts and of the motion, and doubts.
 
     With `rigid` gears in place of elastic ones the noise is estimated: errors are larger than the stated noise.
     """
@@ -238,7 +235,7 @@ def _with_noise(part: TorqueTestPart, rows: EffortRows, rigid: bool, drawn: Sequ
         each = by_coordinate("torque_std", part.torque_std, rows.measured, why="whose torque was measured")
         std, length = each[rows.coordinate], np.ones(rows.effort.size)
     if not drawn:
-        return _NoisyRows(rows, std, length, ())
+        return rows, std, length, ()
     errors = motion_errors(rows, drawn, std, part.robust)
     rows = rows._replace(constant=rows.constant + rows.regressor @ errors.bias)
     share = np.sqrt(errors.variance[rows.coordinate]) / std
@@ -250,34 +247,35 @@ def _with_noise(part: TorqueTestPart, rows: EffortRows, rigid: bool, drawn: Sequ
     )
     counted = errors.share[rows.coordinate] if rigid or part.torque_std == "estimate" else 0.0
     more = std**2 * (1.0 - counted) + errors.variance[rows.coordinate]
-    return _NoisyRows(rows, np.sqrt(more), length * more / std**2, doubts)
+    return rows, np.sqrt(more), length * more / std**2, doubts
 
 
-def _torque_test(part: TorqueTestPart, label: str, model: Model, noisy: _NoisyRows) -> TorqueTest:
-    rows, where = noisy.rows, parameter_table(model)
-    names = column_names(model, rows.measured)
+def _torque_test(
+    part: TorqueTestPart, label: str, model: Model, rows: EffortRows, std: np.ndarray, correlation_length: np.ndarray
+) -> TorqueTest:
+    where, names = parameter_table(model), column_names(model, rows.measured)
     return TorqueTest(
         name=label,
         parameters=names,
         targets=tuple(where[name] for name in names),
         regressor=jax.device_put(rows.regressor),
         effort=jax.device_put(rows.effort),
-        std=jax.device_put(noisy.std),
+        std=jax.device_put(std),
         coordinate=jax.device_put(rows.coordinate),
         own_values=jax.device_put(np.zeros(0)),
         own_columns=jax.device_put(np.zeros((rows.effort.size, 0))),
         is_robust=part.robust,
-        correlation_length=jax.device_put(noisy.correlation_length),
+        correlation_length=jax.device_put(correlation_length),
         constant=jax.device_put(np.broadcast_to(rows.constant, rows.effort.shape)),
     )
 
 
 def _source(
     part: TorqueTestPart, context: ReadingContext, model: Model, record: MotionRecord, motion: MotionEstimate,
-    noisy: _NoisyRows, rebuild: Rebuild,
+    rows: EffortRows, rebuild: Rebuild, doubts: tuple[str, ...],
 ) -> TorqueSource:  # fmt: skip
     """Metadata of the record of a test, and doubts about its motion."""
-    rows, used, recorded = noisy.rows, _used(record, motion), part.simulate is None
+    used, recorded = _used(record, motion), part.simulate is None
     beyond, too_far = beyond_range(context.unlocked_machine, record, recorded)
     saturated = saturation_remarks(record) if recorded else []
     return TorqueSource(
@@ -286,8 +284,8 @@ def _source(
         velocity=rows.velocity,
         coordinates=rows.measured,
         revolute=tuple(model.revolute[model.coordinates.index(name)] for name in rows.measured),
-        doubts=(*([] if too_far else beyond), *rate_remarks(record), *saturated, *noisy.doubts),
-        std_unknown=bool(saturated or noisy.doubts),
+        doubts=(*([] if too_far else beyond), *rate_remarks(record), *saturated, *doubts),
+        std_unknown=bool(saturated or doubts),
         impossible=" ".join(beyond) if too_far else "",
         friction_kinds=part.friction_terms,
         rebuild=rebuild,

@@ -32,6 +32,11 @@ from jaxmb.response.modal import modes, spring_names
 
 HIDDEN = 0.5
 """Standard deviation of log H by the coherence above which a value is excluded as noise."""
+HIDDEN_TEXTS = (
+    "do not rise above the noise given by their coherence",
+    "by their coherence all responses are noise, expected at least one line that is not",
+)
+"""Reason for which such values are left out, and the error where no others remain."""
 NOMINAL_LOG_STD = 0.01
 """Standard deviation of log H during a fit whose noise is estimated from its residual."""
 
@@ -61,9 +66,7 @@ def read_frf_test(part: FrfTestPart, label: str, context: ReadingContext) -> lis
     measured = source.fitted
     if part.simulate is None:
         check_phase(measured)
-    weight = _weights(part, measured, outputs, inputs)
-    lost, nothing = ~_usable(measured, outputs, inputs), "all weights are zero, expected at least one line that counts"
-    weight, notes = _without(weight, lost, "are zero or not finite", nothing, outputs, inputs)
+    weight, notes = _usable(measured, _weights(part, measured, outputs, inputs), outputs, inputs)
     if measured.kind != "receptance" or sensor_of(part) != IDEAL:
         static = measured.frequency_hz + measured.decay_1_s == 0.0
         if weight[static].any():
@@ -75,9 +78,7 @@ def read_frf_test(part: FrfTestPart, label: str, context: ReadingContext) -> lis
     additive_std = by_coherence.std if measured.averages else np.zeros(by_coherence.std.shape)
     if measured.averages:
         hidden = (by_coherence.log_std > HIDDEN) & (weight > 0.0)
-        reason = "do not rise above the noise given by their coherence"
-        nothing = "by their coherence all responses are noise, expected at least one line that is not"
-        weight, more = _without(weight, hidden, reason, nothing, outputs, inputs)
+        weight, more = _without(weight, hidden, *HIDDEN_TEXTS, outputs, inputs)
         notes += more
     known_std = np.sqrt(by_coherence.log_std**2 + leak_std(leak, measured.frf) ** 2)
     noise_std = np.sqrt(nominal**2 + known_std**2)
@@ -193,8 +194,8 @@ def _indices(what: str, points: tuple, wanted: tuple | None) -> list[int]:
     return [points.index(tuple(p)) for p in wanted]
 
 
-def _usable(measured: FrfSet, outputs: tuple, inputs: tuple) -> np.ndarray:
-    """Mask of the responses with a valid logarithm."""
+def _usable(measured: FrfSet, weight: np.ndarray, outputs: tuple, inputs: tuple) -> tuple[np.ndarray, list[str]]:
+    """Weights, 0 for responses without a valid logarithm, and a sentence on these, if any."""
     usable = usable_lines(measured.frf)
     lines = measured.frequency_hz.size
     for o, i in np.argwhere(~usable.any(axis=0)):
@@ -203,7 +204,8 @@ def _usable(measured: FrfSet, outputs: tuple, inputs: tuple) -> np.ndarray:
                 f"the FRF from {' '.join(inputs[i])} to {' '.join(outputs[o])} has no finite non-zero value in {lines}"
                 " lines, expected FRFs from all inputs to all outputs; other combinations need a test of their own"
             )
-    return usable
+    nothing = "all weights are zero, expected at least one line that counts"
+    return _without(weight, ~usable, "are zero or not finite", nothing, outputs, inputs)
 
 
 def _without(
