@@ -1,7 +1,6 @@
 """Possible errors in the description of a machine: stated numbers, missing springs and payloads; their correction."""
 
 import dataclasses
-import functools
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -124,15 +123,12 @@ def machine_errors(
             yield error, right._replace(log_stated=_at(right.log_stated, k))
     for frame, turns in frames.items():
         i = model.frames.index(frame)
-        if model.frame_node[i] >= 0:
-            errors = [StatedError(f"position of {frame} along {axis}", "frame_mm", 1e-3) for axis in "xyz"]
-            if turns:
-                errors += [
-                    StatedError(f"rotation of {frame} about {axis}", "frame_deg", np.pi / 180.0) for axis in "xyz"
-                ]
-            for k, (error, axis) in enumerate(zip(errors, ELASTIC_AXES, strict=False)):
-                if f"frame.{frame}.{axis}" not in named:
-                    yield error, right._replace(frame=_at(right.frame, i, k))
+        axes = ELASTIC_AXES[: 6 if turns else 3] if model.frame_node[i] >= 0 else ()
+        for k, axis in enumerate(axes):
+            position, rotation = f"position of {frame} along {axis}", f"rotation of {frame} about {axis[-1]}"
+            of = (position, "frame_mm", 1e-3) if k < 3 else (rotation, "frame_deg", np.pi / 180.0)
+            if f"frame.{frame}.{axis}" not in named:
+                yield StatedError(*of), right._replace(frame=_at(right.frame, i, k))
     size = float(np.linalg.norm(np.asarray(model.gravity)))
     if size:
         for axis in _across(np.asarray(model.gravity) / size):
@@ -234,22 +230,16 @@ def _of_coordinates(
     for i, name in enumerate(model.coordinates):
         of = ("N m/rad", "N m s/rad", "kg m^2") if model.revolute[i] else ("N/m", "N s/m", "kg")
         is_locked, own = model.locked[i], float(stiffness[i])
-        if is_locked or (own > 0.0 and f"stiffness.{name}" not in named):
-            here, at = typical / float(seen[i]), right._replace(compliance=_at(right.compliance, i))
-            text = functools.partial(_stiffness_text, name, of[0], 0.0 if is_locked else 1.0 / own)
-            starts = tuple(size / here for size in (0.1, 0.3, 1.0, 3.0))
-            if is_locked:
-                key, kind = compliance_key(name), ""
-                if name.startswith(FURTHER[0]):
-                    kind = "foundation_urad_per_knm" if model.revolute[i] else "foundation_um_per_kn"
-                error = StatedError(key, kind, 1e-9, size=0.1 / here, text=text, least=0.0, starts=starts)
-                yield error, at
-                factor = StatedError(damping_key(key), size=1.0, least=-MOST_FACTOR, most=MOST_FACTOR)
-                yield factor, right._replace(log_damping=_at(right.log_damping, i))
-            else:
-                error = StatedError(f"stiffness.{name}", "stiffness_percent", 0.01 / own, text=text)
-                far = tuple(x / own for x in (2.0, 9.0, 99.0, 999.0))
-                yield error._replace(least=-0.99 / own, most=np.inf, starts=far), at
+        if is_locked:
+            of_foundation = "foundation_urad_per_knm" if model.revolute[i] else "foundation_um_per_kn"
+            kind = of_foundation if name.startswith(FURTHER[0]) else ""
+            yield from _missing_spring(right, name, of[0], typical / float(seen[i]), _at(right.compliance, i), kind)
+        elif own > 0.0 and f"stiffness.{name}" not in named:
+            error = error_with_text(
+                f"stiffness.{name}", _stiffness_text, name, of[0], 1.0 / own, kind="stiffness_percent", unit=0.01 / own,
+                least=-0.99 / own, most=np.inf, starts=tuple(x / own for x in (2.0, 9.0, 99.0, 999.0)),
+            )  # fmt: skip
+            yield error, right._replace(compliance=_at(right.compliance, i))
         if damping[i] > 0.0 and not is_locked and f"damping.{name}" not in named:
             what = "a damping", f"{of[1]} of {name}", float(damping[i])
             error = error_with_text(f"damping.{name}", _stated_text, *what, kind="damping_percent", unit=0.01)
@@ -264,13 +254,31 @@ def _of_coordinates(
             )
     # last: where one of a pair has no effect, as in a plane, the other one is named
     for name, pair in rocking(model).items():
-        both = sum(_at(right.compliance, i) for i in pair)
-        starts = tuple(size / typical for size in (0.1, 0.3, 1.0, 3.0))
-        text, key = functools.partial(_stiffness_text, name, "N m/rad", 0.0), compliance_key(name)
-        error = StatedError(key, size=0.1 / typical, text=text, least=0.0, starts=starts)
-        yield error, right._replace(compliance=both)
-        factor = StatedError(damping_key(key), size=1.0, least=-MOST_FACTOR, most=MOST_FACTOR)
-        yield factor, right._replace(log_damping=both)
+        both = np.isin(np.arange(right.compliance.size), pair).astype(float)
+        yield from _missing_spring(right, name, "N m/rad", typical, both)
+
+
+def _missing_spring(
+    right: MachineErrors, name: str, of: str, typical: float, which: Float[np.ndarray, "n"], kind: str = ""
+) -> Iterator[tuple[StatedError, MachineErrors]]:
+    """Compliance of coordinates that are locked, and the damping beside it.
+
+    Args:
+        right: no errors.
+        name: of the coordinate, or of a pair.
+        of: unit of its stiffness.
+        typical: stiffness, SI.
+        which: 1 for these coordinates.
+        kind: of its tolerance.
+    """
+    starts = tuple(size / typical for size in (0.1, 0.3, 1.0, 3.0))
+    error = error_with_text(
+        compliance_key(name), _stiffness_text, name, of, 0.0, kind=kind, unit=1e-9, size=0.1 / typical, least=0.0,
+        starts=starts,
+    )  # fmt: skip
+    yield error, right._replace(compliance=which)
+    factor = StatedError(damping_key(error.key), size=1.0, least=-MOST_FACTOR, most=MOST_FACTOR)
+    yield factor, right._replace(log_damping=which)
 
 
 def compliance_key(name: str) -> str:
