@@ -89,21 +89,9 @@ def _robust_scale(
     return max(np.sqrt(square) / shrunk, smallest), weight, np.interp(at, at[good], residual[good])
 
 
-class MotionErrors(NamedTuple):
-    """Effect of errors of the motion on a fit of all parameters."""
-
-    bias: Float[np.ndarray, "p"]
-    """Bias of the parameters."""
-    variance: Float[np.ndarray, "c"]
-    """Variance of independent errors of the efforts at each coordinate that would give the same scatter of
-    parameters."""
-    share: Float[np.ndarray, "c"]
-    """Share of motion errors in the residual variance at each coordinate."""
-
-
 def motion_errors(
     rows: EffortRows, others: Sequence[EffortRows], std: Float[np.ndarray, "r"], robust: bool = False
-) -> MotionErrors:
+) -> tuple[Float[np.ndarray, "p"], Float[np.ndarray, "c"], Float[np.ndarray, "c"]]:
     """Bias and scatter of the parameters due to errors of the motion, from fits with motion errors resampled.
 
     Errors of a motion are small and slow compared with the noise of efforts, so that they hardly appear in the
@@ -116,6 +104,10 @@ def motion_errors(
         others: equations with added motion errors, each draw followed by the one of opposite sign.
         std: of the efforts, Nm or N.
         robust: outliers of the efforts are excluded.
+
+    Returns:
+        Bias of the parameters; variance of independent errors of the efforts at each coordinate that would give the
+        same scatter of parameters; share of motion errors in the residual variance at each coordinate.
 
     Source: Cook and Stefanski 1994, "Simulation-extrapolation estimation in parametric measurement error models".
     """
@@ -133,7 +125,7 @@ def motion_errors(
     degrees = _degrees_used(rows.regressor / size[rows.coordinate, None], rows.coordinate)
     # the added errors double the error variance
     share = np.clip(np.mean(variances[1:], axis=0) / variances[0] - 1.0, 0.0, MOST_SHARE)
-    return MotionErrors(np.mean(0.5 * (plus + minus), axis=0) - own, squares / np.maximum(degrees, 1e-9), share)
+    return np.mean(0.5 * (plus + minus), axis=0) - own, squares / np.maximum(degrees, 1e-9), share
 
 
 def _degrees_used(matrix: Float[np.ndarray, "r p"], coordinate: np.ndarray) -> Float[np.ndarray, "c"]:

@@ -236,17 +236,17 @@ def _with_noise(
         std, length = each[rows.coordinate], np.ones(rows.effort.size)
     if not drawn:
         return rows, std, length, ()
-    errors = motion_errors(rows, drawn, std, part.robust)
-    rows = rows._replace(constant=rows.constant + rows.regressor @ errors.bias)
-    share = np.sqrt(errors.variance[rows.coordinate]) / std
+    bias, variance, of_motion = motion_errors(rows, drawn, std, part.robust)
+    rows = rows._replace(constant=rows.constant + rows.regressor @ bias)
+    share = np.sqrt(variance[rows.coordinate]) / std
     doubts = tuple(
         f"errors of the motion of {name} are {100.0 * largest:.0f} % of those of its torque: standard deviations"
         " are not reported; a gyroscope or a less noisy encoder reduces these errors"
         for i, name in enumerate(rows.measured)
         if (largest := np.max(share[rows.coordinate == i])) > np.sqrt(LARGE_SHARE)
     )
-    counted = errors.share[rows.coordinate] if rigid or part.torque_std == "estimate" else 0.0
-    more = std**2 * (1.0 - counted) + errors.variance[rows.coordinate]
+    counted = of_motion[rows.coordinate] if rigid or part.torque_std == "estimate" else 0.0
+    more = std**2 * (1.0 - counted) + variance[rows.coordinate]
     return rows, np.sqrt(more), length * more / std**2, doubts
 
 

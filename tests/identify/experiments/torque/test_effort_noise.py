@@ -117,13 +117,13 @@ def test_errors_of_the_regressor_shrink_parameters_and_scatter_them() -> None:
     for _ in range(20):
         plus, errors = with_errors(rows.regressor)
         others += [plus, with_errors(rows.regressor, -1.0, errors)[0]]
-    found = motion_errors(rows, others, np.ones(effort.size))
+    bias, variance, share = motion_errors(rows, others, np.ones(effort.size))
     fitted = least_squares(rows.regressor, effort)
     size = np.linalg.norm(values)
     limit = 4.5 * 0.2 * size / np.sqrt(effort.size) + 0.04**2 * 2.0 * np.abs(values)
-    assert np.all(np.abs(fitted - found.bias - values) < limit)
+    assert np.all(np.abs(fitted - bias - values) < limit)
     assert np.linalg.norm(fitted - values) > 0.03 * size
     # 20 draws of 8 parameters, half of them told by either coordinate: 80 squares
-    np.testing.assert_allclose(found.variance, (0.2 * size) ** 2, rtol=0.5)
+    np.testing.assert_allclose(variance, (0.2 * size) ** 2, rtol=0.5)
     # nothing else is in these residuals
-    assert np.all(found.share > 0.8)
+    assert np.all(share > 0.8)
