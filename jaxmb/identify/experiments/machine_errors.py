@@ -182,12 +182,18 @@ def _of_bodies(
     heavy = np.flatnonzero(mass > 0.0).tolist()
     if not heavy:
         return
-    masses = StatedError("masses", size=0.1, text=_masses_text, least=-MOST_FACTOR, most=MOST_FACTOR)
+    masses = StatedError(
+        "masses", text=lambda x: f"all masses {np.exp(x):.3g} times as large{usual(float(np.exp(x)))}", size=0.1,
+        least=-MOST_FACTOR, most=MOST_FACTOR,
+    )  # fmt: skip
     yield masses, right._replace(log_mass=np.ones(right.log_mass.size))
     for i in heavy:
         body, (_, about_centre) = model.masses[i], central_inertia(float(mass[i]), moment[i], inertia[i])
         if f"mass.{body}" not in free:
-            error = error_with_text(f"mass of {body}", _mass_text, body, kind="mass_percent", unit=0.01)
+            error = error_with_text(
+                f"mass of {body}", lambda of, x: f"{of} {100.0 * np.expm1(x):+.3g} % from the stated one",
+                f"mass of {body}", kind="mass_percent", unit=0.01,
+            )  # fmt: skip
             yield error, right._replace(log_mass=_at(right.log_mass, i))
         inertia_free = all(f"inertia.{body}.{entry}" in free for entry in TENSOR)
         for k, axis in enumerate("xyz"):
@@ -543,14 +549,6 @@ def _rotor_text(name: str, of: str, own: float, value: float) -> str:
 
 def _stated_text(name: str, of: str, own: float, value: float) -> str:
     return f"{name} of {own * np.exp(value):.3g} {of} instead of {own:.3g}"
-
-
-def _masses_text(value: float) -> str:
-    return f"all masses {np.exp(value):.3g} times as large{usual(float(np.exp(value)))}"
-
-
-def _mass_text(body: str, value: float) -> str:
-    return f"mass of {body} {100.0 * np.expm1(value):+.3g} % from the stated one"
 
 
 def _payload_text(frame: str, where: str, value: float) -> str:

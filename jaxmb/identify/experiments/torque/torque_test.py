@@ -499,11 +499,10 @@ def _friction_text(kind: str, name: str, unit: str, value: float) -> str:
     return f"missing {kind} of {name} ({value:.2g} {unit})"
 
 
-def _sampling_text(value: float) -> str:
-    return f"a sampling rate {math.exp(value):.4g} times the stated one"
-
-
-SAMPLING = error_with_text("sampling rate", _sampling_text, size=1e-4, starts=(0.2, -0.2, 0.7, -0.7))
+SAMPLING = StatedError(
+    "sampling rate", text=lambda x: f"a sampling rate {math.exp(x):.4g} times the stated one", size=1e-4,
+    starts=(0.2, -0.2, 0.7, -0.7),
+)  # fmt: skip
 """Logarithm of the true over the stated sampling rate."""
 DELAY = error_with_text("delay of the torques", late_text, "torques that are", kind="torque_delay_ms", unit=1e-3)
 
