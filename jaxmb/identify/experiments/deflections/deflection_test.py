@@ -16,7 +16,6 @@ from jaxmb.compiled import compiled, on_host
 from jaxmb.identify.experiments.components import Attached, Description, Equations, Evaluation, LinearForm
 from jaxmb.identify.experiments.deflections.load_cases import (
     Decorrelation,
-    ElasticRows,
     LoadCase,
     Term,
     check_cases,
@@ -459,15 +458,15 @@ class DeflectionEquations(LinearForm["DeflectionTest"]):
                 fixed_compliance[entry] = 0.0
         at = np.argwhere(fixed_compliance != 0.0)
         fixed: list[Term] = [((int(a), int(b)),) for a, b in at]
-        rows = ElasticRows(np.asarray(self.test.at_point), np.asarray(self.test.effort), np.asarray(self.test.case))
-        matrix = observation(rows, terms)
+        seen, effort = np.asarray(self.test.at_point), np.asarray(self.test.effort)
+        matrix = observation(seen, effort, terms)
         for name, (change, _) in of_beams.items():
             column = next(i for i, names in enumerate(free.tied) if name in names)
-            matrix[:, column] += np.sum((rows.at_point @ change) * rows.effort, axis=1)
+            matrix[:, column] += np.sum((seen @ change) * effort, axis=1)
         return Equations(
             matrix=self.test.independent(matrix),
             measured=self.test.independent(
-                np.asarray(self.test.displacement) - observation(rows, fixed) @ fixed_compliance[tuple(at.T)]
+                np.asarray(self.test.displacement) - observation(seen, effort, fixed) @ fixed_compliance[tuple(at.T)]
             ),
             std=np.asarray(self.test.std),
             weight=np.asarray(self.test.weight),
@@ -626,7 +625,7 @@ def _arrays_of(model: Model, cases: Sequence[LoadCase]) -> dict[str, Array]:
     places = [np.nonzero(case.measured) for case in cases]
     names = frames_of(cases)
     numbers = [np.array([names.index(name) for name in case.points]) for case in cases]
-    arrays = elastic_rows(model, cases)._asdict() | {
+    arrays = dict(zip(("at_point", "effort", "case"), elastic_rows(model, cases), strict=True)) | {
         "q": np.stack([case.q for case in cases]),
         "frames": np.array([frame_index(model, name) for name in names]),
         "point": np.concatenate([own[point] for own, (point, _) in zip(numbers, places, strict=True)]),

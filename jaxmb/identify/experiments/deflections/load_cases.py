@@ -145,24 +145,15 @@ def spring_term(model: Model, spring: str, a: str, b: str, symmetric: bool = Tru
     return ((row, column), (column, row)) if symmetric and row != column else ((row, column),)
 
 
-class ElasticRows(NamedTuple):
-    """Stacked measured displacements: displacement = a C b, with C the compliance of all e elastic degrees of
-    freedom."""
-
-    at_point: Float[np.ndarray, "m e"]
-    """a: row of the measured point's elastic Jacobian."""
-    effort: Float[np.ndarray, "m e"]
-    """b = J_l^T w of the loaded frame."""
-    case: Int[np.ndarray, "m"]
-    """Load case of each row."""
-
-
-def elastic_rows(model: Model, cases: Sequence[LoadCase]) -> ElasticRows:
-    """The rows of all measured displacements of some load cases."""
+def elastic_rows(
+    model: Model, cases: Sequence[LoadCase]
+) -> tuple[Float[np.ndarray, "m e"], Float[np.ndarray, "m e"], Int[np.ndarray, "m"]]:
+    """Stacked measured displacements a C b, with C the compliance of all e elastic degrees of freedom: a, row of the
+    measured point's elastic Jacobian; b = J_l^T w of the loaded frame; load case of each row."""
     jacobians, efforts = case_jacobians(model, cases)
     number = np.repeat(np.arange(len(cases)), [np.count_nonzero(case.measured) for case in cases])
     at_point = [jacobian[case.measured] for jacobian, case in zip(jacobians, cases, strict=True)]
-    return ElasticRows(np.concatenate(at_point), np.stack(efforts)[number], number)
+    return np.concatenate(at_point), np.stack(efforts)[number], number
 
 
 def case_jacobians(
@@ -189,30 +180,32 @@ def turning(model: Model, q: np.ndarray) -> Float[np.ndarray, "n k"]:
     return np.asarray(motion_map(model, jnp.asarray(q)))[:, [model.revolute[i] for i in given]]
 
 
-def observation(rows: ElasticRows, terms: Sequence[Term]) -> Float[np.ndarray, "m d"]:
+def observation(
+    at_point: Float[np.ndarray, "m e"], effort: Float[np.ndarray, "m e"], terms: Sequence[Term]
+) -> Float[np.ndarray, "m d"]:
     """Observation matrix A [rows, parameter]: displacements are A times the compliances.
 
-    The column of the entry (a, b) is J_p[:, a] (J_l[:, b]^T w).
+    The column of the entry (a, b) is J_p[:, a] (J_l[:, b]^T w). See `elastic_rows`.
 
     Raises:
         ValueError: a term has an entry outside the machine's degrees of freedom.
 
     Source: Klimchik et al. 2014, eq. 3-6 and 12; Dumas et al. 2011, eq. 16-17.
     """
-    size = rows.at_point.shape[1]
-    matrix = np.zeros((len(rows.case), len(terms)))
+    size = at_point.shape[1]
+    matrix = np.zeros((len(at_point), len(terms)))
     for i, term in enumerate(terms):
         for a, b in term:
             if not (0 <= a < size and 0 <= b < size):
                 raise ValueError(f"term {i} has the entry ({a}, {b}), expected indices below {size}")
-            matrix[:, i] += rows.at_point[:, a] * rows.effort[:, b]
+            matrix[:, i] += at_point[:, a] * effort[:, b]
     return matrix
 
 
 def observation_matrix(model: Model, cases: Sequence[LoadCase], terms: Sequence[Term]) -> Float[np.ndarray, "m d"]:
     """Observation matrix A [rows, parameter] of all load cases: `measured_displacements` are A times the compliances
     [m/N, m/(N m) or rad/(N m)] of the terms, to first order in the load; see `observation`."""
-    return observation(elastic_rows(model, cases), terms)
+    return observation(*elastic_rows(model, cases)[:2], terms)
 
 
 @compiled
