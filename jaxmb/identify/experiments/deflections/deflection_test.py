@@ -456,8 +456,6 @@ class DeflectionEquations(LinearForm["DeflectionTest"]):
         for term in terms:
             for entry in term:
                 fixed_compliance[entry] = 0.0
-        at = np.argwhere(fixed_compliance != 0.0)
-        fixed: list[Term] = [((int(a), int(b)),) for a, b in at]
         seen, effort = np.asarray(self.test.at_point), np.asarray(self.test.effort)
         matrix = observation(seen, effort, terms)
         for name, (change, _) in of_beams.items():
@@ -466,7 +464,7 @@ class DeflectionEquations(LinearForm["DeflectionTest"]):
         return Equations(
             matrix=self.test.independent(matrix),
             measured=self.test.independent(
-                np.asarray(self.test.displacement) - observation(seen, effort, fixed) @ fixed_compliance[tuple(at.T)]
+                np.asarray(self.test.displacement) - np.sum((seen @ fixed_compliance) * effort, axis=1)
             ),
             std=np.asarray(self.test.std),
             weight=np.asarray(self.test.weight),

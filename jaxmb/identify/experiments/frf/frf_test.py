@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -327,7 +327,7 @@ class FrfTest(PostureTest):
     """Noise of log H."""
     evaluation = Attached(FrfEvaluation)
     """Evaluation of its residual in a fit."""
-    lines = Attached(FrfLines)
+    lines: ClassVar[Attached[FrfLines]] = Attached(FrfLines)
     """Frequency lines."""
     own = Attached(FrfChannels)
     """Gains of its channels and its delay, as parameters of the test."""

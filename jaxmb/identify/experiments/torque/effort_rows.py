@@ -292,7 +292,7 @@ def recorded_path(model: Model, record: MotionRecord, start: Float[np.ndarray, "
     Raises:
         ValueError: a loop does not close at a sample, which is named.
     """
-    return closed_from(model, _with_recorded(model, record, record.position, start), start)
+    return closed_from(model, with_recorded(model, record.names, record.position, start), start)
 
 
 def closed_from(model: Model, z: Float[np.ndarray, "k m"], start: Float[np.ndarray, "n"]) -> Float[np.ndarray, "k n"]:
@@ -315,19 +315,20 @@ def states_at(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """All coordinates, and rates and accelerations of the independent ones, at some samples."""
     still = np.zeros(len(model.coordinates))
-    z = _with_recorded(model, record, motion.position[samples], path[0])
-    zd, zdd = (_with_recorded(model, record, part[samples], still) for part in (motion.velocity, motion.acceleration))
+    z = with_recorded(model, record.names, motion.position[samples], path[0])
+    rates = (motion.velocity, motion.acceleration)
+    zd, zdd = (with_recorded(model, record.names, part[samples], still) for part in rates)
     z, zd, zdd = (rigid_gears(model, record.names, part) for part in (z, zd, zdd))
     return closed_along(model, z, path[samples]), zd, zdd
 
 
-def _with_recorded(
-    model: Model, record: MotionRecord, part: Float[np.ndarray, "k c"], others: np.ndarray
-) -> np.ndarray:
-    """Values of the independent coordinates [k, m]: columns of the record, the others constant."""
+def with_recorded(
+    model: Model, recorded: Sequence[str], part: Float[np.ndarray, "k c"], others: np.ndarray
+) -> Float[np.ndarray, "k m"]:
+    """Values of the independent coordinates: columns of recorded ones, the others constant."""
     found = np.tile(_independent(model, others), (len(part), 1))
     names = independent_coordinates(model)
-    found[:, [names.index(name) for name in record.names]] = part
+    found[:, [names.index(name) for name in recorded]] = part
     return found
 
 

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.test import Truth
+from jaxmb.identify.experiments.torque.effort_rows import with_recorded
 from jaxmb.identify.experiments.torque.gears import (
     Gears,
     at_joints,
@@ -129,15 +130,10 @@ def _behind_gears(
     if model.dependent:
         raise NotImplementedError("motions of machines with loops and motors cannot be simulated")
     every, driven = independent_coordinates(model), drives_of(model)
-    own = [every.index(name) for name in names]
-
-    def whole(part: np.ndarray) -> np.ndarray:
-        found = np.zeros((len(part), len(every)))
-        found[:, own] = part
-        return rigid_gears(model, (), found)
-
+    own, still = [every.index(name) for name in names], np.zeros(len(model.coordinates))
     gears = Gears({every[joint]: "link" for joint, _, _ in driven}, fitted=model)
-    matrix, constant, moved = elastic_rows(model, gears, (), whole(z), whole(zd), whole(zdd), rate_hz)
+    z, zd, zdd = (rigid_gears(model, (), with_recorded(model, names, part, still)) for part in (z, zd, zdd))
+    matrix, constant, moved = elastic_rows(model, gears, (), z, zd, zdd, rate_hz)
     known = parameters(model)
     effort = matrix @ np.array([known[name] for name in regressor_names(model)]) + constant
     for joint, shaft, ratio in driven:
