@@ -107,6 +107,6 @@ def studies() -> None:
         console_of().print(table)
 
 
-for command in (with_options(identify), inspect, with_options(modal), with_options(predict), compensate, report):
+for command in (with_options(identify), inspect, modal, with_options(predict), compensate, report):
     app.command()(command)
 app.command("map")(with_options(map_postures))

@@ -51,6 +51,11 @@ def with_options(run: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
+def names_in(text: str | None) -> tuple[str, ...] | None:
+    """Names of an option, separated by commas."""
+    return None if text is None else tuple(name.strip() for name in text.split(","))
+
+
 class WrongInput(Exception):
     """The input is wrong; the message is printed as one line."""
 
@@ -73,8 +78,8 @@ def writing(folder: Path) -> Iterator[None]:
         raise WrongInput(f"{error.filename or folder}: cannot be written: {error.strerror or error}") from error
 
 
-def writable(folder: Path, files: tuple[str, ...]) -> Path:
-    """The folder, created with its figures folder, after a check that files can be written there."""
+def writable(folder: Path, files: tuple[str, ...]) -> None:
+    """Create the folder with its figures folder, and check that files can be written there."""
     with writing(folder):
         for path in (folder, folder / "figures"):
             path.mkdir(parents=True, exist_ok=True)
@@ -83,7 +88,6 @@ def writable(folder: Path, files: tuple[str, ...]) -> Path:
         for name in files:
             if (folder / name).is_dir():
                 raise WrongInput(f"{folder / name}: is a folder, expected a file or none")
-    return folder
 
 
 def move_aside(folder: Path, files: tuple[str, ...]) -> str:

@@ -14,6 +14,7 @@ from jaxmb.cli.console import (
     WrongInput,
     deliver,
     find_robot,
+    names_in,
     progress,
     writing,
     wrong_input,
@@ -369,8 +370,8 @@ def _mapped(options: MapOptions, robot: Robot, quantities: tuple[str, ...]) -> "
                 length=options.length,
                 wrench=options.wrench,
                 direction=options.direction,
-                joints=_names(options.joints),
-                directions=_names(options.directions) or DIRECTIONS,
+                joints=names_in(options.joints),
+                directions=names_in(options.directions) or DIRECTIONS,
                 shown=options.shown,
                 good=thresholds_of(options.good or []),
             )
@@ -384,7 +385,7 @@ def _mapped(options: MapOptions, robot: Robot, quantities: tuple[str, ...]) -> "
             quantities=quantities,
             frame=options.frame,
             held=held,
-            joints=_names(options.joints),
+            joints=names_in(options.joints),
             limits=None if limits is None else ranges_of(model, "limits", limits),
             direction=options.direction,
             band_hz=options.band_hz,
@@ -393,7 +394,3 @@ def _mapped(options: MapOptions, robot: Robot, quantities: tuple[str, ...]) -> "
             linearize_at="posture" if identified is None else identified.linearize_at,
             report=lambda done, of: line(f"{done} of {of} postures"),
         )
-
-
-def _names(text: str | None) -> tuple[str, ...] | None:
-    return None if text is None else tuple(name.strip() for name in text.split(","))

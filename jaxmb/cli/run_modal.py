@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from jaxmb.cli.console import NOT_CONVERGED, Out, WrongInput, deliver, progress, say, wrong_input
+from jaxmb.cli.console import NOT_CONVERGED, Out, WrongInput, deliver, names_in, progress, say, wrong_input
 
 if TYPE_CHECKING:
     from jaxmb.identify.study.format.vibration_format import ModalPart
@@ -15,67 +15,64 @@ if TYPE_CHECKING:
     from jaxmb.report.pick import PolePicker
 
 
-class ModalOptions(NamedTuple):
-    """Options of `jaxmb modal`."""
-
+def modal(
     file: Annotated[
         str,
         typer.Argument(
             help="FRFs (.npz, .uff, .unv, .mat, .csv), a .toml that describes time records, or a built-in measurement.",
             show_default=False,
         ),
-    ]
+    ],
     band_hz: Annotated[
         tuple[float, float] | None,
         typer.Option(help="Lowest and highest frequency, Hz.", show_default="all lines"),
-    ] = None
+    ] = None,
     order: Annotated[
         int | None, typer.Option(min=2, max=200, help="Highest order of the estimator.", show_default="60")
-    ] = None
-    method: Annotated[str | None, typer.Option(help="polyreference or lsce.", show_default="polyreference")] = None
+    ] = None,
+    method: Annotated[str | None, typer.Option(help="polyreference or lsce.", show_default="polyreference")] = None,
     references: Annotated[
         str | None,
         typer.Option(help='Inputs to use, as "1 x, 2 -z".', show_default="all, or the outputs if there are fewer"),
-    ] = None
+    ] = None,
     poles_hz: Annotated[
         str | None,
         typer.Option(
             help='Poles chosen by hand, as "9.9, 11.0", or the file poles.toml that --pick wrote.',
             show_default="stable poles",
         ),
-    ] = None
+    ] = None,
     pick: Annotated[
         bool,
         typer.Option("--pick", help="Select the poles with the pointer in a window, and write poles.toml."),
-    ] = False
+    ] = False,
     unit: Annotated[
         str | None,
         typer.Option(help='Unit of the FRFs, as "m/s^2/N" or "g/lbf", if the file has none.', show_default=False),
-    ] = None
-    out: Out = None
-
-
-def modal(options: ModalOptions) -> None:
+    ] = None,
+    out: Out = None,
+) -> None:
     """Modal analysis of measured FRFs; write modal.json, modes.uff, the FRFs measured and synthesized, and figures."""
     from jaxmb.measurement.files.frf_file import write_frf
     from jaxmb.measurement.modal.analysis import modal_analysis
     from jaxmb.measurement.modal_file import write_modal_model
     from jaxmb.measurement.records.file import in_stated_unit, measured_frf
 
-    name = Path(options.file).stem
+    name = Path(file).stem
     with wrong_input(), progress(name, "reading") as report:
-        settings = _settings(options)
-        estimate = measured_frf(options.file)
+        given = {"band_hz": band_hz, "max_order": order, "method": method, "references": names_in(references)}
+        settings = _settings({key: value for key, value in given.items() if value is not None}, poles_hz)
+        estimate = measured_frf(file)
         frf_set, hits = estimate.frf_set, estimate.hits
-        if options.unit is not None:
-            frf_set, *hits = (in_stated_unit(each, options.unit, options.file) for each in (frf_set, *hits))
-        if not options.pick:
+        if unit is not None:
+            frf_set, *hits = (in_stated_unit(each, unit, file) for each in (frf_set, *hits))
+        if not pick:
             analysis = modal_analysis(
                 frf_set, settings.band_hz, settings.max_order, settings.method, settings.references,
                 settings.chosen_hz, report=report, hits=hits,
             )  # fmt: skip
     picked = None
-    if options.pick:
+    if pick:
         picked, analysis = _picked(name, frf_set, settings)
     from jaxmb.report.modal import modal_json, modal_sections, synthesized
 
@@ -89,30 +86,24 @@ def modal(options: ModalOptions) -> None:
     }
     if picked is not None:
         files["poles.toml"] = picked.write
-    deliver(name, Path("results") / name if options.out is None else options.out, sections, files)
+    deliver(name, Path("results") / name if out is None else out, sections, files)
     if analysis.frequency_hz.size == 0:
         raise typer.Exit(say("no stable pole was found in the band", NOT_CONVERGED))
 
 
-def _settings(options: ModalOptions) -> "ModalPart":
+def _settings(given: "dict[str, object]", poles: str | None) -> "ModalPart":
     """Options of the analysis; those given beside a file of poles replace its own."""
     from jaxmb.identify.study.format.vibration_format import ModalPart, PolesFile
     from jaxmb.io.files import finite_number as number_of_text, read_toml
     from jaxmb.io.validation import finite_number, validated
 
-    given = {
-        "band_hz": options.band_hz,
-        "max_order": options.order,
-        "method": options.method,
-        "references": options.references and tuple(name.strip() for name in options.references.split(",")),
-    }
-    saved, poles = ModalPart(), options.poles_hz
+    saved = ModalPart()
     if poles is not None and poles.lower().endswith(".toml"):
         saved = validated(PolesFile, read_toml(Path(poles)), poles).modal
     elif poles is not None:
         numbers = (number_of_text("--poles-hz", part) for part in poles.split(","))
-        given["chosen_hz"] = tuple(finite_number("--poles-hz", number, above=0.0) for number in numbers)
-    return saved.model_copy(update={key: value for key, value in given.items() if value is not None})
+        given |= {"chosen_hz": tuple(finite_number("--poles-hz", number, above=0.0) for number in numbers)}
+    return saved.model_copy(update=given)
 
 
 def _picked(name: str, frf_set: "FrfSet", settings: "ModalPart") -> "tuple[PolePicker, ModalAnalysis]":
