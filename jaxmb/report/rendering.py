@@ -8,7 +8,6 @@ import os
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import singledispatch
 from io import BytesIO
 from pathlib import Path
 
@@ -239,26 +238,24 @@ class _Sheet:
 
     def __init__(self, chart: Chart) -> None:
         self.chart = chart
-        columns = max(map(len, chart.rows))
-        self.left = [max((self._beside(cell, c) for r, cell in self._column(c)), default=GAP) for c in range(columns)]
-        self.right = [max((_bar_room(cell) for _, cell in self._column(c)), default=0.0) for c in range(columns)]
+        columns = [[row[c] for row in chart.rows if c < len(row)] for c in range(max(map(len, chart.rows)))]
+        self.left = [max(self._beside(cell, c) for cell in column) for c, column in enumerate(columns)]
+        self.right = [max(map(_bar_room, column)) for column in columns]
         self.below = [max(self._under(r, c) for c in range(len(row))) for r, row in enumerate(chart.rows)]
         self.heights = [max(map(_height, row)) for row in chart.rows]
-        self.width = 2 * EDGE + sum(self.left) + sum(self.right) + columns * chart.width
-        if columns == 1 and self.width < 4.4:
+        self.width = 2 * EDGE + sum(self.left) + sum(self.right) + len(columns) * chart.width
+        if len(columns) == 1 and self.width < 4.4:
             self.right[0] += 4.4 - self.width
             self.width = 4.4
         self.title_size = title_size(chart.panels, chart.width)
         self.handles = [handle(mark) for mark in chart.legend()]
         self.title = _wrapped(chart.title, self.width - 2 * EDGE, TITLE)
         self.note = _wrapped(chart.note, self.width - 2 * EDGE, SMALL)
-        self.legend_columns = self._legend_columns()
-        self.legend_rows = -(-len(self.handles) // self.legend_columns) if self.handles else 0
+        widest = max((0.55 + inches(str(h.get_label()), TEXT) for h in self.handles), default=1.0)
+        self.legend_columns = max(min(int((self.width - 2 * EDGE) / widest), len(self.handles)), 1)
+        self.legend_rows = -(-len(self.handles) // self.legend_columns)
         self.top = EDGE + LINE * (len(self.title) + len(self.note) + self.legend_rows) + 0.08
         self.height = self.top + sum(self.heights) + sum(self.below) + EDGE
-
-    def _column(self, c: int) -> list[tuple[int, Cell]]:
-        return [(r, row[c]) for r, row in enumerate(self.chart.rows) if c < len(row)]
 
     def _beside(self, cell: Cell, c: int) -> float:
         if c and self.chart.shared_y:
@@ -279,11 +276,6 @@ class _Sheet:
             ticks = 0.12 + (max((inches(n, SMALL) for n in x.names), default=0.0) if upright else 0.13 * lines)
         return ticks + 0.19 * len(label_lines(x, self.chart.width)) + 0.04
 
-    def _legend_columns(self) -> int:
-        widths = [0.55 + inches(str(h.get_label()), TEXT) for h in self.handles]
-        fitting = [n for n in range(1, len(widths) + 1) if n * max(widths) <= self.width - 2 * EDGE]
-        return fitting[-1] if fitting else 1
-
     def figure(self) -> Figure:
         """The figure."""
         chart = self.chart
@@ -296,9 +288,9 @@ class _Sheet:
                 y -= LINE * len(lines)
         if self.handles:
             n = self.legend_columns
-            by_rows = [h for k in range(n) for h in self.handles[k::n]] if self.legend_rows > 1 else self.handles
             figure.legend(
-                handles=by_rows, loc="upper left", bbox_to_anchor=(EDGE / self.width, (y - 0.02) / self.height),
+                handles=[h for k in range(n) for h in self.handles[k::n]], loc="upper left",
+                bbox_to_anchor=(EDGE / self.width, (y - 0.02) / self.height),
                 ncols=n, borderpad=0.0, borderaxespad=0.0, columnspacing=1.4, handletextpad=0.5, labelspacing=0.25,
             )  # fmt: skip
         y = self.height - self.top
@@ -449,93 +441,66 @@ def _edge(mark: Line | Intervals) -> float:
     return (1.6 if mark.size > 6.0 else 1.1) if mark.marker in ("x", "|", "_", "+") or not mark.filled else 0.0
 
 
-@singledispatch
 def draw_mark(mark: Mark, axes: Axes, order: float) -> None:
     """Draw a mark; later ones have a higher `order`."""
-    raise TypeError(f"no mark of a chart: {type(mark).__name__}")
-
-
-@draw_mark.register
-def _(mark: Line, axes: Axes, order: float) -> None:
-    axes.plot(
-        mark.x, mark.y, ls=mark.dashes or "none", lw=mark.width, color=mark.color, marker=mark.marker or "none",
-        ms=mark.size, mfc=mark.color if mark.filled else "white", mew=_edge(mark), zorder=order + 1.0,
-        drawstyle="steps-post" if mark.steps else "default", clip_on=not mark.beyond,
-    )  # fmt: skip
-
-
-@draw_mark.register
-def _(mark: Band, axes: Axes, order: float) -> None:
-    axes.fill_between(mark.x, mark.low, mark.high, color=mark.color, alpha=mark.opacity, lw=0.0, zorder=order)
-
-
-@draw_mark.register
-def _(mark: Intervals, axes: Axes, order: float) -> None:
-    reach = np.nan_to_num(np.asarray(mark.reach, dtype=float), posinf=0.0)
-    across, up = (reach, None) if mark.along == "x" else (None, reach)
-    axes.errorbar(
-        mark.x, mark.y, up, across, fmt=mark.marker or "none", ms=mark.size, color=mark.color, elinewidth=mark.width,
-        mfc=mark.color if mark.filled else "white", mew=_edge(mark), capsize=mark.cap, capthick=mark.width,
-        zorder=order + 1.0,
-    )  # fmt: skip
-
-
-@draw_mark.register
-def _(mark: Bars, axes: Axes, order: float) -> None:
-    start, end = np.asarray(mark.start, dtype=float), np.asarray(mark.end, dtype=float)
-    face, edge, hatch = ("white", mark.color, "////") if mark.hatched else (mark.color, "none", None)
-    if mark.along == "y":
-        bars = axes.bar(mark.at, end - start, mark.thickness, bottom=start)
-    else:
-        bars = axes.barh(mark.at, end - start, mark.thickness, left=start)
-    for bar in bars:
-        bar.set(facecolor=face, edgecolor=edge, hatch=hatch, linewidth=0.8, zorder=order)
-
-
-@draw_mark.register
-def _(mark: Span, axes: Axes, order: float) -> None:
-    across = axes.axvspan if mark.along == "x" else axes.axhspan
-    across(mark.low, mark.high, color=mark.color, lw=0, zorder=0)
-
-
-@draw_mark.register
-def _(mark: Rule, axes: Axes, order: float) -> None:
-    line = axes.axvline if mark.along == "x" else axes.axhline
-    line(mark.at, color=mark.color, lw=mark.width, ls=mark.dashes, zorder=order + 0.5)
-
-
-@draw_mark.register
-def _(mark: Note, axes: Axes, order: float) -> None:
-    box = {"boxstyle": "round,pad=0.2", "fc": mark.color, "ec": "none"} if mark.boxed else None
-    arrow = {"arrowstyle": "-", "color": mark.color, "lw": 0.8} if any(mark.offset) else None
-    axes.annotate(
-        mark.text, (mark.x, mark.y), xycoords="axes fraction" if mark.inside else "data", xytext=mark.offset,
-        textcoords="offset points", color="white" if mark.boxed else mark.color, ha=mark.align, va="center",
-        fontsize=SMALL, bbox=box, zorder=order + 2.0, weight="bold" if mark.boxed else "normal", arrowprops=arrow,
-    )  # fmt: skip
-
-
-@draw_mark.register
-def _(mark: Cells, axes: Axes, order: float) -> None:
-    x, y, values = np.asarray(mark.x), np.asarray(mark.y), np.asarray(mark.values)
-    axes.pcolormesh(x, y, values, cmap=mark.colors.name, norm=_norm(mark.colors), zorder=order)
-    if mark.decimals is None:
-        return
-    low, high = mark.colors.limits
-    for (row, column), value in np.ndenumerate(values):
-        if np.isfinite(value):
-            dark = abs(value) > 0.6 * max(abs(low), abs(high))
-            axes.text(
-                float(x[column] + x[column + 1]) / 2.0, float(y[row] + y[row + 1]) / 2.0, f"{value:z.{mark.decimals}f}",
-                ha="center", va="center", fontsize=6.0, color="white" if dark else "0.15", zorder=order + 1.0,
+    match mark:
+        case Line():
+            axes.plot(
+                mark.x, mark.y, ls=mark.dashes or "none", lw=mark.width, color=mark.color, marker=mark.marker or "none",
+                ms=mark.size, mfc=mark.color if mark.filled else "white", mew=_edge(mark), zorder=order + 1.0,
+                drawstyle="steps-post" if mark.steps else "default", clip_on=not mark.beyond,
             )  # fmt: skip
+        case Band():
+            axes.fill_between(mark.x, mark.low, mark.high, color=mark.color, alpha=mark.opacity, lw=0.0, zorder=order)
+        case Intervals():
+            reach = np.nan_to_num(np.asarray(mark.reach, dtype=float), posinf=0.0)
+            errors = (None, reach) if mark.along == "x" else (reach, None)
+            axes.errorbar(
+                mark.x, mark.y, *errors, fmt=mark.marker or "none", ms=mark.size,
+                color=mark.color, elinewidth=mark.width, mfc=mark.color if mark.filled else "white", mew=_edge(mark),
+                capsize=mark.cap, capthick=mark.width, zorder=order + 1.0,
+            )  # fmt: skip
+        case Bars():
+            start, end = np.asarray(mark.start, dtype=float), np.asarray(mark.end, dtype=float)
+            face, edge, hatch = ("white", mark.color, "////") if mark.hatched else (mark.color, "none", None)
+            bars = axes.bar if mark.along == "y" else axes.barh
+            bars(mark.at, end - start, mark.thickness, start, facecolor=face, edgecolor=edge, hatch=hatch,
+                 linewidth=0.8, zorder=order)  # fmt: skip
+        case Span():
+            across = axes.axvspan if mark.along == "x" else axes.axhspan
+            across(mark.low, mark.high, color=mark.color, lw=0, zorder=0)
+        case Rule():
+            line = axes.axvline if mark.along == "x" else axes.axhline
+            line(mark.at, color=mark.color, lw=mark.width, ls=mark.dashes, zorder=order + 0.5)
+        case Note():
+            box = {"boxstyle": "round,pad=0.2", "fc": mark.color, "ec": "none"} if mark.boxed else None
+            arrow = {"arrowstyle": "-", "color": mark.color, "lw": 0.8} if any(mark.offset) else None
+            axes.annotate(
+                mark.text, (mark.x, mark.y), xycoords="axes fraction" if mark.inside else "data", xytext=mark.offset,
+                textcoords="offset points", color="white" if mark.boxed else mark.color, ha=mark.align, va="center",
+                fontsize=SMALL, bbox=box, zorder=order + 2.0, weight="bold" if mark.boxed else "normal",
+                arrowprops=arrow,
+            )  # fmt: skip
+        case Cells():
+            axes.pcolormesh(mark.x, mark.y, mark.values, cmap=mark.colors.name, norm=_norm(mark.colors), zorder=order)
+            if mark.decimals is not None:
+                _write_numbers(mark, axes, order + 1.0)
+        case Contours():
+            values, levels, colors = np.ma.masked_invalid(mark.values), mark.colors.levels, mark.colors.name
+            axes.contourf(mark.x, mark.y, values, levels=levels, norm=_norm(mark.colors), cmap=colors, zorder=order)
+            axes.contour(mark.x, mark.y, values, levels=levels, colors="0.25", linewidths=0.25, zorder=order + 0.1)
 
 
-@draw_mark.register
-def _(mark: Contours, axes: Axes, order: float) -> None:
-    values, levels = np.ma.masked_invalid(mark.values), mark.colors.levels
-    axes.contourf(mark.x, mark.y, values, levels=levels, norm=_norm(mark.colors), cmap=mark.colors.name, zorder=order)
-    axes.contour(mark.x, mark.y, values, levels=levels, colors="0.25", linewidths=0.25, zorder=order + 0.1)
+def _write_numbers(mark: Cells, axes: Axes, order: float) -> None:
+    """Write the numbers in the cells of a heat map."""
+    x, y = (np.convolve(edges, (0.5, 0.5), "valid") for edges in (mark.x, mark.y))
+    for (row, column), value in np.ndenumerate(mark.values):
+        if np.isfinite(value):
+            dark = abs(value) > 0.6 * max(map(abs, mark.colors.limits))
+            axes.text(
+                float(x[column]), float(y[row]), f"{value:z.{mark.decimals}f}", ha="center", va="center", fontsize=6.0,
+                color="white" if dark else "0.15", zorder=order,
+            )  # fmt: skip
 
 
 def _norm(colors: Colors) -> Normalize:
