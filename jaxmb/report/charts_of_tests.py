@@ -23,6 +23,7 @@ from jaxmb.report.charts import (
     TRUE,
     Axis,
     Band,
+    Cell,
     Chart,
     Intervals,
     Line,
@@ -51,21 +52,25 @@ def displacement_chart(metrics: DeflectionMetrics) -> Chart:
 
     Lower panels: residual along x, y and z, since a prediction of the right length may have the wrong direction.
     """
-    cells = []
-    for title, rows in _sets(metrics, "mm"):
+
+    def cell(title: str, rows: list[DeflectionRow]) -> Cell:
         lengths = np.array([
             [_length(d.measured, d.measured_std, d.seen), _length(d.predicted, d.predicted_std, d.seen)]
             for d in (row.displacement("mm") for row in rows)
         ])  # fmt: skip
-        marks = _compared(rows, lengths[:, 0], lengths[:, 1])
         top = 1.08 * float(np.nanmax(lengths[..., 0] + INTERVAL * np.nan_to_num(lengths[..., 1])))
-        upper = Panel(marks, _tests(rows), Axis("displacement (mm)", limits=(0.0, top)), title, 1.7)
-        cells.append([(upper, Panel(_residuals(rows), _tests(rows), Axis("residual (mm)"), height=1.3))])
+        y = Axis("displacement (mm)", limits=(0.0, top))
+        return (
+            Panel(_compared(rows, lengths), _tests(rows), y, title, 1.7),
+            Panel(_residuals(rows), _tests(rows), Axis("residual (mm)"), height=1.3),
+        )
+
     return Chart(
         f"Displacements: {_explained(metrics, 'mm')}",
         "Length of the translation of each point, measured and predicted, and the difference along each ground axis.",
-        cells, 6.8,
-    )  # fmt: skip
+        [[cell(title, rows)] for title, rows in _sets(metrics, "mm")],
+        6.8,
+    )
 
 
 def _explained(metrics: DeflectionMetrics, unit: Unit) -> str:
@@ -77,31 +82,34 @@ def _explained(metrics: DeflectionMetrics, unit: Unit) -> str:
 
 def _residuals(rows: list[DeflectionRow]) -> list[Mark]:
     """Measured minus predicted translation along the ground's axes, with the 95 % intervals of the measurement."""
-    marks: list[Mark] = [Rule(0.0)]
-    for i, (axis, color, marker) in enumerate(zip(AXIS, OF_AXIS, "^sD", strict=True)):
-        residual = np.array([row.displacement("mm").missed[i] for row in rows])
-        std = np.array([row.displacement("mm").measured_std[i] for row in rows])
-        x = np.arange(len(rows)) + 0.22 * _marker_offset(rows) * (i - 1)
-        size = 3.2 if len(rows) <= MANY else 1.5
-        marks.append(Intervals(x, residual, INTERVAL * std, "y", f"residual along {axis}", color, 0.7, marker, size))
-    return marks
+    residual = np.array([row.displacement("mm").missed for row in rows])
+    reach = INTERVAL * np.array([row.displacement("mm").measured_std for row in rows])
+    x, offset, size = np.arange(len(rows)), 0.22 * _marker_offset(rows), 3.2 if len(rows) <= MANY else 1.5
+    looks = zip(AXIS, OF_AXIS, "^sD", strict=True)
+    components = (
+        Intervals(x + offset * (i - 1), residual[:, i], reach[:, i], "y", f"residual along {axis}", color, 0.7, marker,
+                  size)
+        for i, (axis, color, marker) in enumerate(looks)
+    )  # fmt: skip
+    return [Rule(0.0), *components]
 
 
 def rotation_chart(metrics: DeflectionMetrics) -> Chart:
     """Measured and predicted rotation of each point about x, y and z of the ground in each test (Fig. 7)."""
-    cells = []
-    for title, rows in _sets(metrics, "deg"):
-        panels, rotations = [], [row.displacement("deg") for row in rows]
-        for axis in range(3):
-            measured = np.array([[r.measured[axis], r.measured_std[axis]] for r in rotations])
-            predicted = np.array([[r.predicted[axis], r.predicted_std[axis]] for r in rotations])
-            marks = (Rule(0.0), *_compared(rows, measured, predicted))
-            panels.append(Panel(marks, _tests(rows), Axis(f"about {AXIS[axis]} (deg)"), "" if axis else title, 1.25))
-        cells.append([tuple(panels)])
+
+    def cell(title: str, rows: list[DeflectionRow]) -> Cell:
+        rotations = (row.displacement("deg") for row in rows)
+        values = np.array([[(r.measured, r.measured_std), (r.predicted, r.predicted_std)] for r in rotations])
+        return tuple(
+            Panel((Rule(0.0), *_compared(rows, values[..., k])), _tests(rows), Axis(f"about {axis} (deg)"),
+                  "" if k else title, 1.25)
+            for k, axis in enumerate(AXIS)
+        )  # fmt: skip
+
     return Chart(
         f"Rotations: {_explained(metrics, 'deg')}",
         "Rotation of each point about the ground axes, measured and predicted, with 95 % intervals.",
-        cells,
+        [[cell(title, rows)] for title, rows in _sets(metrics, "deg")],
         6.8,
     )
 
@@ -126,13 +134,13 @@ def _length(vector: np.ndarray, std: np.ndarray, seen: np.ndarray) -> tuple[floa
     return length, float(np.linalg.norm(vector[seen] * std[seen]) / length) if length > 0.0 else float(std[seen].max())
 
 
-def _compared(rows: Sequence[DeflectionRow], measured: np.ndarray, predicted: np.ndarray) -> list[Mark]:
-    """Measured and predicted values [row, (value, std)] side by side."""
+def _compared(rows: Sequence[DeflectionRow], values: np.ndarray) -> list[Mark]:
+    """Values [row, (measured, predicted), (value, std)] side by side."""
     x, offset, few = np.arange(len(rows)), 0.12 * _marker_offset(rows), len(rows) <= MANY
+    (measured, predicted), (reach, predicted_reach) = values[..., 0].T, INTERVAL * values[..., 1].T
     return [
-        Intervals(x - offset, measured[:, 0], INTERVAL * measured[:, 1], "y", "measured, 95 %", MEASURED_POINT, 0.9,
-                  "x", 4.5 if few else 2.0),
-        Intervals(x + offset, predicted[:, 0], INTERVAL * predicted[:, 1], "y", "predicted, 95 %", FITTED, 0.9, "o",
+        Intervals(x - offset, measured, reach, "y", "measured, 95 %", MEASURED_POINT, 0.9, "x", 4.5 if few else 2.0),
+        Intervals(x + offset, predicted, predicted_reach, "y", "predicted, 95 %", FITTED, 0.9, "o",
                   4.0 if few else 2.0, filled=False),
     ]  # fmt: skip
 
@@ -170,7 +178,7 @@ def convergence_chart(result: Result, found: Settling) -> Chart:
     for name in names:
         end, band = result.parameters[name].value, found.values[name]
         apart |= ~(np.maximum(np.abs(band.lower - end), np.abs(band.upper - end)) <= SETTLED * abs(end))
-    count = found.tests[min(int(np.flatnonzero(apart)[-1]) + 1, apart.size - 1) if apart.any() else 0]
+    count = found.tests[min(int(np.max(np.flatnonzero(apart), initial=-1)) + 1, apart.size - 1)]
     settled = f"within {100.0 * SETTLED:.0f} % of the final values from {count} tests on"
     return Chart(
         f"{result.study.name}: {settled if names else 'no value is identifiable in all orders of the tests'}",
@@ -194,13 +202,12 @@ def _convergence_panel(result: Result, found: Settling, name: str) -> Panel:
         Line(counts, median, "median", FITTED, 1.0, marker="o", size=2.5),
         Intervals(counts[-1:], [end], [interval], "y", "95 % interval of the value", INITIAL, 1.6, "", cap=2.5),
     ]
-    shown = [x for x in (*lower, *upper) if np.isfinite(x)]
+    shown = [end - interval, end + interval, *lower, *upper]
     if name in result.study.truth:
         marks.append(Rule(result.study.truth[name] / unit, "y", "true", TRUE, 1.0, "--"))
         shown.append(result.study.truth[name] / unit)
     # Values from a few tests may be off by decades: the range is limited to twice the final value.
-    shown += [end - interval, end + interval]
-    low, high = max(min(shown), end - abs(end)), min(max(shown), end + abs(end))
+    low, high = max(np.nanmin(shown), end - abs(end)), min(np.nanmax(shown), end + abs(end))
     margin = 0.08 * (high - low) or 0.05 * abs(end) or 1.0
     title = f"{name} ({unit:.0e} {parameter.unit})".replace("e+0", "e").replace("(1e0 ", "(")
     x = Axis("number of tests", limits=(0.0, float(counts[-1]) + 1.0), whole=True)

@@ -1,6 +1,6 @@
 """Charts of FRFs and their residuals, of one test and of all tests of a study."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -141,32 +141,24 @@ def frf_chart(title: str, responses: Responses, caption: str = "", link: str = "
         caption: one sentence; by default on the curves.
         link: as in `Chart`.
     """
-    outputs, inputs, coherence = responses.outputs, responses.inputs, responses.coherence
-    if coherence is not None and coherence.ndim == 2:
-        coherence = np.repeat(coherence[:, :, None], len(inputs), axis=2)
-    if coherence is not None and not np.isfinite(coherence).any():
-        coherence = None
-    curves = [c._replace(frf=_without_rounding(c.frf)) for c in responses.curves]
+    outputs, inputs, curves = responses.outputs, responses.inputs, responses.curves
+    responses = responses._replace(curves=[c._replace(frf=_without_rounding(c.frf)) for c in curves])
     shaded, shade_label = (None, "") if responses.weight is None else _unlike(responses.weight)
     rows, columns = min(len(outputs), MOST_POINTS), min(len(inputs), MOST_POINTS)
-    responses = responses._replace(curves=curves, coherence=coherence)
     units = {
         (o, i): responses.unit or unit_in_si(outputs[o], inputs[i], responses.derivatives)
         for o in range(rows)
         for i in range(columns)
     }
-    grid = []
-    for o in range(rows):
-        limits = _magnitude_limits([c.frf[:, o, :columns] for c in curves])
-        cells = []
-        for i in range(columns):
-            name = f"{' '.join(outputs[o])} / {' '.join(inputs[i])}"
-            name += "" if len(set(units.values())) == 1 else f" ({units[o, i]})"
-            name += "" if responses.notes is None else f": {responses.notes[o][i]}"
-            shades = [] if shaded is None else list(spans_of(responses.frequency_hz, shaded[:, o, i], shade_label))
-            unit = f" ({units[o, i]})" if len(set(units.values())) == 1 else ""
-            cells.append(_response_cell(responses, (o, i), name, f"magnitude{unit}", limits, shades))
-        grid.append(cells)
+    of_all = units[0, 0] if len(set(units.values())) == 1 else ""
+
+    def cell(o: int, i: int) -> Cell:
+        unit = "" if of_all else f" ({units[o, i]})"
+        note = "" if responses.notes is None else f": {responses.notes[o][i]}"
+        shades = [] if shaded is None else list(spans_of(responses.frequency_hz, shaded[:, o, i], shade_label))
+        name = f"{' '.join(outputs[o])} / {' '.join(inputs[i])}{unit}{note}"
+        return _response_cell(responses, (o, i), name, f"magnitude ({of_all})" if of_all else "magnitude", shades)
+
     shown = "" if (rows, columns) == (len(outputs), len(inputs)) else (
         f" (first {rows} of {len(outputs)} outputs, first {columns} of {len(inputs)} inputs)"
     )  # fmt: skip
@@ -174,15 +166,14 @@ def frf_chart(title: str, responses: Responses, caption: str = "", link: str = "
     caption = caption or f"Magnitude and phase of each FRF, {names}; titles name output / input."
     width = SINGLE if columns == 1 else 2.75 if max(rows, columns) <= 3 else 2.05
     note = f"{KIND[responses.derivatives]}, output / input{shown}"
+    grid = [[cell(o, i) for i in range(columns)] for o in range(rows)]
     return Chart(title, caption, grid, width, shared_y=True, shared_x=True, note=note, link=link)
 
 
-def _response_cell(
-    responses: Responses, at: tuple[int, int], name: str, label: str, limits: tuple[float, float] | None,
-    shades: list[Span],
-) -> Cell:  # fmt: skip
-    """Magnitude, phase and coherence of the FRF of output and input `at`."""
-    (o, i), frequency_hz = at, responses.frequency_hz
+def _response_cell(responses: Responses, at: tuple[int, int], name: str, label: str, shades: list[Span]) -> Cell:
+    """Magnitude, phase and coherence of the FRF of output and input `at`; magnitudes of an output have one range."""
+    (o, i), frequency_hz, coherence = at, responses.frequency_hz, responses.coherence
+    limits = _magnitude_limits([c.frf[:, o, :MOST_POINTS] for c in responses.curves])
     small = 0.75 if max(len(responses.outputs), len(responses.inputs)) > 3 else 1.0
     curves = [c._replace(frf=c.frf[:, o, i]) for c in responses.curves]
     x = Axis(f"frequency ({responses.frequency_unit})", limits=_span(frequency_hz))
@@ -192,8 +183,9 @@ def _response_cell(
         Panel((*shades, *_magnitude(frequency_hz, curves)), x, y, name, 1.6 * small),
         Panel((*shades, *_phase(frequency_hz, curves)), x, phase, height=0.75 * small),
     ]
-    if responses.coherence is not None:
-        line = Line(frequency_hz, responses.coherence[:, o, i], "", "#595959", 0.8, marker=_marker(frequency_hz))
+    if coherence is not None and np.isfinite(coherence).any():
+        own = coherence[:, o, i] if coherence.ndim == 3 else coherence[:, o]
+        line = Line(frequency_hz, own, "", "#595959", 0.8, marker=_marker(frequency_hz))
         panels.append(Panel((line,), x, Axis("coh.", limits=(-0.05, 1.05), ticks=(0, 1)), height=0.38 * small))
     return tuple(panels)
 
@@ -205,11 +197,8 @@ def _without_rounding(frf: np.ndarray) -> np.ndarray:
 
 
 def _magnitude(frequency_hz: np.ndarray, curves: list[Curve]) -> list[Mark]:
-    marks: list[Mark] = []
-    for c in curves:
-        size = np.abs(c.frf)
-        seen = np.where(np.isfinite(size) & (size > 0.0), size, np.nan)
-        marks.append(Line(frequency_hz, seen, c.label, c.color, c.width, c.dashes, _marker(frequency_hz)))
+    sizes = (np.where(c.frf == 0.0, np.nan, np.abs(c.frf)) for c in curves)
+    marks: list[Mark] = _lines([(frequency_hz, size) for size in sizes], curves)
     finite = np.isfinite(curves[0].frf).any()
     if not (finite and any(np.nan_to_num(curve.frf).any() for curve in curves)):
         marks.append(Note("zero" if finite else "no usable line", 0.5, 0.5, "#666666", inside=True))
@@ -217,13 +206,17 @@ def _magnitude(frequency_hz: np.ndarray, curves: list[Curve]) -> list[Mark]:
 
 
 def _phase(frequency_hz: np.ndarray, curves: list[Curve]) -> list[Mark]:
-    first, marks = None, list[Mark]()
-    for c in curves:
-        seen = np.isfinite(c.frf) & (c.frf != 0.0)
-        angle = continuous_deg(np.where(seen, np.degrees(np.angle(np.where(seen, c.frf, 1.0))), np.nan), first)
-        first = angle if first is None else first
-        marks.append(Line(*unbroken(frequency_hz, angle), c.label, c.color, c.width, c.dashes, _marker(frequency_hz)))
-    return marks
+    seen = (np.isfinite(c.frf) & (c.frf != 0.0) for c in curves)
+    first, *others = (np.where(s, np.angle(c.frf, deg=True), np.nan) for s, c in zip(seen, curves, strict=True))
+    first = continuous_deg(first)
+    angles = [first, *(continuous_deg(angle, first) for angle in others)]
+    return _lines([unbroken(frequency_hz, angle) for angle in angles], curves)
+
+
+def _lines(points: Iterable[tuple[np.ndarray, np.ndarray]], curves: Sequence[Curve]) -> list[Mark]:
+    """Lines through points (x, y) in the looks of the curves."""
+    pairs = zip(points, curves, strict=True)
+    return [Line(x, y, c.label, c.color, c.width, c.dashes, _marker(x)) for (x, y), c in pairs]
 
 
 def _marker(frequency_hz: np.ndarray) -> str:
@@ -393,19 +386,17 @@ def residual_chart(result: Result, entry: FrfEntry, link: str = "") -> Chart:
     largest = float(np.quantile(size, WITHIN)) if size.size else 0.0
     reach = float(np.clip(1.15 * largest, LEAST_REACH, LARGEST_REACH))
     outputs, inputs, shown = dof_names(test.outputs), dof_names(test.inputs), _shown(test)[1]
-    grid = []
-    for o in range(rows):
-        cells = []
-        for i in range(columns):
-            none = "see the reciprocal FRF" if shown[:, o, i].any() else "no usable line"
-            text = _scatter(residual[:, :, o, i]) or none
-            y = Axis("residual / std", limits=(-reach, reach))
-            x = Axis(f"frequency ({entry.source.frequency_unit})", limits=_span(frequency_hz))
-            marks = _residual_marks(frequency_hz, residual[:, :, o, i], reach)
-            cells.append((Panel(marks, x, y, f"{outputs[o]} / {inputs[i]}: {text}", 1.25),))
-        grid.append(cells)
-    whole = residual[np.isfinite(residual)]
-    rms = f"RMS {np.sqrt(np.mean(whole**2)):.2g}" if whole.size else "none"
+    x = Axis(f"frequency ({entry.source.frequency_unit})", limits=_span(frequency_hz))
+    y = Axis("residual / std", limits=(-reach, reach))
+
+    def cell(o: int, i: int) -> Cell:
+        own = residual[:, :, o, i]
+        none = "see the reciprocal FRF" if shown[:, o, i].any() else "no usable line"
+        title = f"{outputs[o]} / {inputs[i]}: {_scatter(own) or none}"
+        return (Panel(_residual_marks(frequency_hz, own, reach), x, y, title, 1.25),)
+
+    grid = [[cell(o, i) for i in range(columns)] for o in range(rows)]
+    rms = f"RMS {np.sqrt(np.mean(size**2)):.2g}" if size.size else "none"
     caption = (
         "Difference of log H between model and data over its standard deviation: pure noise scatters without a pattern,"
         f" 5 % of it beyond the band of ± {BAND:g}; triangles are beyond the axis."
@@ -442,10 +433,10 @@ def _residual_marks(frequency_hz: np.ndarray, residual: np.ndarray, reach: float
         clipped = np.where(np.abs(values) <= reach, values, np.nan)
         marks.append(Line(frequency_hz, clipped, label, color, 0.0, "", marker, 1.6))
         for sign, arrow in ((1, "^"), (-1, "v")):
-            beyond = sign * values > reach
-            if beyond.any():
-                at = np.full(beyond.sum(), sign * 0.96 * reach)
-                marks.append(Line(frequency_hz[beyond], at, "beyond the axis", ALERT, 0.0, "", arrow, 3.0))
+            at = frequency_hz[sign * values > reach]
+            if at.size:
+                y = np.full(at.size, sign * 0.96 * reach)
+                marks.append(Line(at, y, "beyond the axis", ALERT, 0.0, "", arrow, 3.0))
     return marks
 
 
@@ -462,29 +453,30 @@ def frf_overview(result: Result, entries: Sequence[FrfEntry], note: str) -> Char
     Only lines used in every FRF of a test are drawn; `note` names the selection of tests in the title.
     """
     given = " or ".join(sorted({data_label(entry) for entry in entries}))
-    cells = []
-    for entry in entries:
+
+    def cell(entry: FrfEntry) -> Cell:
         test = entry.test
         frequency_hz, weight = np.asarray(test.omega) / (2.0 * np.pi), np.asarray(test.weight) > 0.0
         used = weight[:, weight.any(axis=0)].all(axis=1)
-        marks = []
-        for frf, label, color, width, dashes in (
-            (np.asarray(test.measured), given, MEASURED, 2.6, "-"),
-            (result.predicted(entry.name, entry.role), "identified", FITTED, 1.0, "--"),
-        ):
-            size = np.sqrt(np.sum(np.where(weight, np.abs(frf), 0.0) ** 2, axis=(1, 2)))
-            marks.append(Line(frequency_hz, np.where(used, size, np.nan), label, color, width, dashes))
+        both = np.stack([np.asarray(test.measured), result.predicted(entry.name, entry.role)])
+        sizes = np.sqrt(np.sum(np.where(weight, np.abs(both), 0.0) ** 2, axis=(2, 3)))
+        measured, identified = np.where(used, sizes, np.nan)
+        marks = (
+            Line(frequency_hz, measured, given, MEASURED, 2.6),
+            Line(frequency_hz, identified, "identified", FITTED, 1.0, "--"),
+        )
         units = {unit_in_si(o, i, test.derivatives) for o in test.outputs for i in test.inputs}
         y = Axis(f"magnitude ({units.pop()})" if len(units) == 1 else "magnitude, SI units", log=True)
         x = Axis(f"frequency ({entry.source.frequency_unit})", limits=_span(frequency_hz))
-        cells.append((Panel(marks, x, y, _title(entry, LONGEST_NAME), 1.1),))
+        return (Panel(marks, x, y, _title(entry, LONGEST_NAME), 1.1),)
+
     scores = (result.metrics.fit, result.metrics.holdout)
     errors = [s.log_error for s in scores if s is not None and s.log_error is not None]
     error = f"error of log H {number(max(errors), 2)}" if errors else "agreement of the FRFs"
     return Chart(
         f"{result.study.name}: {error} over all tests{note}",
         "Root of the sum of squares of all FRFs of each test.",
-        in_grid(cells, COLUMNS),
+        in_grid([cell(entry) for entry in entries], COLUMNS),
         2.1,
     )
 
