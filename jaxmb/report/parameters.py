@@ -282,6 +282,7 @@ def cost_chart(result: Result) -> Chart:
     start = [(1, initial)] if np.isfinite(initial) and initial > 0.0 else []
     curve = np.array(start + drawn, dtype=float).reshape(-1, 2)
     n, cost = curve.T
+    low, high, tolerance = cost.min(initial=np.inf), cost.max(initial=0.0), result.study.settings.tolerance
     size = 2.5 if len(drawn) <= 60 else 1.5
     marks: list[Mark] = [
         Line(n, cost, steps=True, width=1.2),
@@ -289,14 +290,11 @@ def cost_chart(result: Result) -> Chart:
     ]
     if start:
         marks.append(Line(n[:1], cost[:1], "initial values", INITIAL, 1.4, "", "D", 5.0, filled=False, beyond=True))
-    limits = None
-    if curve.size:
-        low, high = cost.min(), cost.max()
-        if low / 10.0 <= result.study.settings.tolerance <= 10.0 * high:
-            marks.append(Rule(result.study.settings.tolerance, "y", "tolerance", ALERT, 0.9, "--"))
-        if high / low < 10.0:  # less than a decade has one labelled tick or none
-            limits = (low / 2.0, 3.0 * high)
+    if low / 10.0 <= tolerance <= 10.0 * high:
+        marks.append(Rule(tolerance, "y", "tolerance", ALERT, 0.9, "--"))
     log = bool(curve.size)  # a logarithmic axis needs positive data
+    # less than a decade has one labelled tick or none
+    limits = (low / 2.0, 3.0 * high) if log and high / low < 10.0 else None
     y = Axis("cost" if result.study.problem.prior is None else "cost, prior included", log, limits)
     count = sum(result.evaluations.get(part, 0) for part in ("search", "refine"))
     ended = "not converged" if result.outcome is Outcome.NOT_CONVERGED else "converged"
@@ -352,22 +350,19 @@ def parameter_chart(result: Result) -> Chart:
     absolute value where it contains 0. Parameters without an interval are listed below.
     """
     panels: dict[Scale, list[tuple[str, str]]] = {}
-    unknown = []
-    for label, name, p in free_values(result):
-        if p.interval_95 is None:
-            unknown.append(label)
-        else:
+    values = free_values(result)
+    for label, name, p in values:
+        if p.interval_95 is not None:
             panels.setdefault(scale_of(p.value, p.interval_95, p.unit), []).append((label, name))
-    scales = sorted(panels)
-    shown = [result.parameters[name] for names in panels.values() for _, name in names]
-    certain = sum(p.identifiable == "yes" for p in shown)
+    unknown = [label for label, _, p in values if p.interval_95 is None]
+    certain = sum(p.identifiable == "yes" and p.interval_95 is not None for *_, p in values)
     return Chart(
-        f"{result.study.name}: {certain} of {len(shown) + len(unknown)} parameters identified",
+        f"{result.study.name}: {certain} of {len(values)} parameters identified",
         (
             "95 % intervals, each panel on a scale of its own about the identified values; grey is beyond the bounds"
             + (", green the true value." if result.study.truth else ".")
         ),
-        [[(interval_panel(result, scale, panels[scale]),)] for scale in scales],
+        [[(interval_panel(result, scale, panels[scale]),)] for scale in sorted(panels)],
         5.0,
         note=f"no interval: {listed(unknown, MOST_LISTED)}" if unknown else "",
     )
@@ -377,16 +372,14 @@ def _panel_ends(result: Result, scale: Scale, names: list[tuple[str, str]]) -> t
     """Ends of the axis of a panel: 1, 2 or 5 times a power of ten, beyond its intervals and near true values."""
     if scale.kind == 1:
         return scale.ends
+    found = [(result.parameters[name], result.study.truth.get(name)) for _, name in names]
     drawn = [
-        abs(scale.along(x, result.parameters[name].value))
-        for _, name in names
-        for x in (
-            *(result.parameters[name].interval_95 or ()),
-            result.study.truth.get(name, result.parameters[name].value),
-        )
+        abs(scale.along(x, p.value))
+        for p, true in found
+        for x in (*(p.interval_95 or ()), p.value if true is None else true)
     ]
     largest = scale.ends[1]
-    end = next(part * largest for part in (0.2, 0.5, 1.0) if part == 1.0 or part * largest >= max(drawn))
+    end = next((part * largest for part in (0.2, 0.5) if part * largest >= max(drawn)), largest)
     return -end, end
 
 
@@ -412,8 +405,7 @@ def interval_panel(result: Result, scale: Scale, names: list[tuple[str, str]]) -
     for row, ((_, name), p) in enumerate(zip(names, found, strict=True)):
         if name in result.study.truth:
             true = scale.along(result.study.truth[name], p.value)
-            marker = ">" if true > right else "<" if true < left else "|"
-            size = 9.0 if marker == "|" else 5.0
+            marker, size = (">", 5.0) if true > right else ("<", 5.0) if true < left else ("|", 9.0)
             marks.append(Line([np.clip(true, left, right)], [row], "true", TRUE, 0.0, "", marker, size, beyond=True))
     kinds = ("change from the identified value (%)", "factor on the identified value", f"value ({scale.unit})")
     ticks = None if scale.kind == 1 else [left, left / 2.0, 0.0, right / 2.0, right]
