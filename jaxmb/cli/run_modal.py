@@ -24,8 +24,7 @@ def modal(
         ),
     ],
     band_hz: Annotated[
-        tuple[float, float] | None,
-        typer.Option(help="Lowest and highest frequency, Hz.", show_default="all lines"),
+        tuple[float, float] | None, typer.Option(help="Lowest and highest frequency, Hz.", show_default="all lines")
     ] = None,
     order: Annotated[
         int | None, typer.Option(min=2, max=200, help="Highest order of the estimator.", show_default="60")
@@ -43,8 +42,7 @@ def modal(
         ),
     ] = None,
     pick: Annotated[
-        bool,
-        typer.Option("--pick", help="Select the poles with the pointer in a window, and write poles.toml."),
+        bool, typer.Option("--pick", help="Select the poles with the pointer in a window, and write poles.toml.")
     ] = False,
     unit: Annotated[
         str | None,
@@ -84,8 +82,7 @@ def modal(
         "measured.npz": lambda path: write_frf(path, frf_set),
         "synthesized.npz": lambda path: write_frf(path, compared.synthesized),
     }
-    if picked is not None:
-        files["poles.toml"] = picked.write
+    files |= {} if picked is None else {"poles.toml": picked.write}
     deliver(name, Path("results") / name if out is None else out, sections, files)
     if analysis.frequency_hz.size == 0:
         raise typer.Exit(say("no stable pole was found in the band", NOT_CONVERGED))

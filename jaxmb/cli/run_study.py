@@ -5,7 +5,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from jaxmb.identify.fit.loop import Report
     from jaxmb.identify.study.format.study_format import StudyFile
     from jaxmb.report.page import Page
+    from jaxmb.report.section import Section
 
 LARGEST_SEED = 2**63 - 1
 PAGE, DRAWS = "report.html", ("draws.npz", "bootstrap.npz")
@@ -146,13 +147,7 @@ def identify(options: IdentifyOptions) -> None:
         print_sections(shown)
         for name, count in resampling:  # before the figures, which would delay other processes
             written = [*written, _draw(result, count, name, folder)]
-        written = [*written, *write_report_files(study.name, folder, shown)]
-        if options.report:
-            from jaxmb.report.result_page import result_page
-
-            with progress(study.name, "writing the report"):
-                write_page(result_page(result, folder), folder / PAGE)
-            written.append(PAGE)
+        written = [*written, *_report_files(result, shown, folder, options.report)]
     print_written(folder, written, aside)
     if not result.converged:
         reason = [text for text in result.doubts[:1] if text not in result.status]
@@ -169,6 +164,18 @@ def _study_file(options: IdentifyOptions) -> "tuple[StudyFile, Path]":
         if options.preset is not None:
             check_choice("--preset", options.preset, PRESETS)
         return read_study_file(options.study, options.preset, options.search)
+
+
+def _report_files(result: "Result", shown: "Sequence[Section]", folder: Path, page: bool) -> list[str]:
+    """Write the sections as data, their figures, and the report page if wanted; returns the names of the files."""
+    written = write_report_files(result.study.name, folder, shown)
+    if page:
+        from jaxmb.report.result_page import result_page
+
+        with progress(result.study.name, "writing the report"):
+            write_page(result_page(result, folder), folder / PAGE)
+        written.append(PAGE)
+    return written
 
 
 def _draw(result: "Result", count: int, name: str, folder: Path) -> str:
