@@ -339,6 +339,11 @@ def single(panel: Panel, title: str, caption: str, width: float = 6.0) -> Chart:
     return Chart(title, caption, (((panel,),),), width)
 
 
+def named_rows(names: Sequence[str]) -> Axis:
+    """An axis with a name at each whole number, the first on top."""
+    return Axis("", limits=(len(names) - 0.4, -0.6), ticks=range(len(names)), names=names)
+
+
 def in_grid(cells: Sequence[Cell], across: int) -> list[list[Cell]]:
     """Cells in rows of at most `across`."""
     return [list(cells[k : k + across]) for k in range(0, len(cells), across)]

@@ -31,6 +31,7 @@ from jaxmb.report.charts import (
     Panel,
     Rule,
     in_grid,
+    named_rows,
     single,
 )  # fmt: skip
 from jaxmb.report.section import percent
@@ -354,8 +355,7 @@ def base_chart(study: str, metrics: TorqueMetrics) -> Chart:
     if known:
         errors, places = np.array(known).T
         marks.append(Line(errors, places, "error", TRUE, 0.0, "", "|", 9.0))
-    names = [textwrap.shorten(row.formula, LONGEST_FORMULA, placeholder=" ...") for row in rows]
-    y = Axis("", limits=(len(rows) - 0.4, -0.6), ticks=at, names=names)
+    y = named_rows([textwrap.shorten(row.formula, LONGEST_FORMULA, placeholder=" ...") for row in rows])
     return single(
         Panel(marks, Axis("% of the value", log=bool(rows)), y, height=0.2 * len(rows) + 0.2),
         f"{study}: {np.sum(std < 10.0)} of {len(metrics.base)} base parameters have a standard deviation below 10 %",

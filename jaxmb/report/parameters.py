@@ -31,6 +31,7 @@ from jaxmb.report.charts import (
     Rule,
     in_grid,
     matrix_panel,
+    named_rows,
     single,
 )  # fmt: skip
 from jaxmb.report.section import (
@@ -414,9 +415,7 @@ def interval_panel(result: Result, scale: Scale, names: list[tuple[str, str]]) -
         f"{label}  {number(p.value)} {p.unit}".removesuffix(" 1") for (label, _), p in zip(names, found, strict=True)
     ]
     x = Axis(kinds[scale.kind], scale.kind == 1, (left, right), ticks, texts)
-    return Panel(
-        marks, x, Axis("", limits=(len(names) - 0.4, -0.6), ticks=rows, names=labels), height=0.22 * len(names) + 0.1
-    )
+    return Panel(marks, x, named_rows(labels), height=0.22 * len(names) + 0.1)
 
 
 MOST_NUMBERS = 12

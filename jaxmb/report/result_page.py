@@ -5,6 +5,7 @@ import math
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,7 @@ from jaxmb.report.charts import (
     Panel,
     Rule,
     Skeleton,
+    named_rows,
 )
 from jaxmb.report.charts_of_tests import measured_rows
 from jaxmb.report.inspection import next_sections
@@ -79,14 +81,13 @@ def result_page(result: Result, folder: Path | None = None, whole: bool = True) 
         whole: whether it has the next test, which takes some seconds, machines in space and further tests.
     """
     _, *others = sections(result)
-    budget = [each for each in others if each.title == BUDGET]
-    rest = [each for each in others if each not in budget]
-    budget = budget or [Section(BUDGET, (Lines((NO_BUDGET,)),))]
-    proposed = next_sections(result) if whole else []
-    further = []
+    rest = [each for each in others if each.title != BUDGET]
+    budget = [each for each in others if each.title == BUDGET] or [Section(BUDGET, (Lines((NO_BUDGET,)),))]
+    proposed, further = list[Section](), list[Section]()
     if whole:
         groups = [Group(entry.name, tuple(parts)) for entry, parts in more_tests(result)]
         further = [*section("Every other test", groups), *arrow_sections(result), *mode_sections(result)]
+        proposed = next_sections(result)
     shown = (*budget, *proposed, *rest[:-1], *further, rest[-1], provenance_section(result, folder))
     verdicts = {p.identifiable for p in result.parameters.values()}
     color = "yes" if verdicts == {"yes"} and not result.doubts else "weak"
@@ -229,24 +230,24 @@ def comparison_page(results: Sequence[Result], names: Sequence[str]) -> Page:
     machines = list(dict.fromkeys(result.machine.name for result in results))
     if len(machines) > 1:
         sentences.append(f"The results are of different machines: {', '.join(machines)}.")
-    said = [verdict_sentences(result) for result in results]
+    said = {name: verdict_sentences(result) for name, result in zip(names, results, strict=True)}
     draw = partial(comparison_chart, results, names, known, compared)
-    pictures = (Picture("compared-parameters", draw),) if known else ()
-    firsts = tuple((name, each[0]) for name, each in zip(names, said, strict=True))
-    tables = (comparison_table(results, names, changes),) if shared else ()
-    parts = (Facts(firsts), *tables, *pictures)
-    verdicts = [Group(f"Verdict on {name}", (Lines(tuple(each)),)) for name, each in zip(names, said, strict=True)]
-    found = [
-        Section("What changed", (*parts, *verdicts)),
-        *_compared_modes(results, names),
-        *side_by_side([(name, result_page(each).sections) for name, each in zip(names, results, strict=True)]),
-    ]
+    changed = (
+        Facts(tuple((name, each[0]) for name, each in said.items())),
+        comparison_table(results, names, changes) if shared else None,
+        Picture("compared-parameters", draw) if known else None,
+        *(Group(f"Verdict on {name}", (Lines(tuple(each)),)) for name, each in said.items()),
+    )
     return Page(
         f"{' and '.join(names)} compared" if len(names) == 2 else f"{len(names)} results compared",
         ", ".join(r.study.description or r.study.name for r in results),
         "",
         sentences,
-        found,
+        [
+            *section("What changed", changed),
+            *_compared_modes(results, names),
+            *side_by_side([(name, result_page(each).sections) for name, each in zip(names, results, strict=True)]),
+        ],
     )
 
 
@@ -341,13 +342,12 @@ def comparison_chart(results: Sequence[Result], names: Sequence[str], shared: Se
         at = rows + 0.8 / len(results) * (k - 0.5 * (len(results) - 1))
         reach = np.abs(ends[k].T - value[k])
         marks.append(Intervals(value[k], at, reach, "x", name, SERIES[k % len(SERIES)], 1.3, "o", 3.5))
-    y = Axis("", limits=(len(shared) - 0.4, -0.6), ticks=rows, names=list(shared))
     height = max(0.24, 0.14 * len(results)) * len(shared) + 0.2
     return Chart(
         title,
         "Identifiable values with their 95 % intervals, cut at the ends of the axis: those that do not overlap have"
         " changed.",
-        [[(Panel(marks, Axis(label, log, limits), y, height=height),)]],
+        [[(Panel(marks, Axis(label, log, limits), named_rows(shared), height=height),)]],
         5.0,
     )
 
@@ -365,15 +365,15 @@ def _compared_modes(results: Sequence[Result], names: Sequence[str]) -> list[Sec
         ]
         if sum(map(bool, columns)) < 2:
             continue
-        rows = []
-        unit = frequency_unit(e for result in results for e in result.study.entries if e.name == posture)
-        for m in range(max(map(len, columns))):
-            own = [column[m] if m < len(column) else None for column in columns]
-            rows.append((
-                str(m + 1),
+        rows = [
+            (
+                str(m),
                 *("-" if x is None else hertz(x.damped_frequency_hz) for x in own),
                 *("-" if x is None else f"{100.0 * x.damping_ratio:z.3f}" for x in own),
-            ))  # fmt: skip
+            )
+            for m, own in enumerate(zip_longest(*columns), 1)
+        ]
+        unit = frequency_unit(e for result in results for e in result.study.entries if e.name == posture)
         columns_of = (
             *left("mode"),
             *right(*(f"{name}: {unit}" for name in names), *(f"{name}: damping %" for name in names)),

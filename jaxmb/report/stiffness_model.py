@@ -6,7 +6,7 @@ import numpy as np
 
 from jaxmb.identify.assess.metrics import CompensatorOutcome, StiffnessModelMetrics
 from jaxmb.identify.assess.result import INTERVAL, Result
-from jaxmb.report.charts import FITTED, MEASURED, Axis, Bars, Chart, Intervals, Mark, Note, Panel, Rule
+from jaxmb.report.charts import FITTED, MEASURED, Axis, Bars, Chart, Intervals, Note, Panel, Rule, named_rows
 from jaxmb.report.section import Cell, Picture, Section, Table, left, number, right, section, table
 from jaxmb.report.tests import budget_table
 
@@ -149,31 +149,30 @@ def error_chart(study: str, metrics: StiffnessModelMetrics, role: str) -> Chart:
         metrics: its stiffness-model metrics.
         role: "fit" or "check" tests.
     """
-    errors, models = metrics.errors_mm(role) or {}, list(metrics.parameters)
+    errors = metrics.errors_mm(role) or {}
     both = [metrics.errors_mm(each) or {} for each in ROLES]
     largest = max(float(np.abs(values).max()) for each in both for values in each.values()) or 1.0
     bins = np.linspace(-largest, largest, BINS + 1)
-    middle, grid = 0.5 * (bins[1:] + bins[:-1]), []
-    for name in models:
-        heading, cells = f"{name}: {MODELS[name]}", []
+    middle, zero = 0.5 * (bins[1:] + bins[:-1]), Rule(0.0, "x", color="#4d4d4d")
+
+    def cell(name: str, i: int) -> tuple[Panel]:
+        heading = "" if i else f"{name}: {MODELS[name]}"
+        x = Axis(f"error along {'xyz'[i]} (mm)", limits=(-1.03 * largest, 1.03 * largest))
+        if name not in errors:
+            y = Axis("points", limits=(0.0, 1.1), ticks=())
+            return (Panel((zero, Note("not judged", 0.5, 0.5, inside=True)), x, y, heading, 0.85),)
+        counts = [np.histogram(column, bins)[0] for column in errors[name].T]
         color = MEASURED if name.startswith("J") else FITTED
-        counts = [np.histogram(errors[name][:, i], bins)[0] for i in range(3)] if name in errors else []
-        top = 1.1 * max((int(c.max()) for c in counts), default=1)
-        for i, axis in enumerate("xyz"):
-            x = Axis(f"error along {axis} (mm)", limits=(-1.03 * largest, 1.03 * largest))
-            marks: list[Mark] = [Rule(0.0, "x", color="#4d4d4d"), Note("not judged", 0.5, 0.5, inside=True)]
-            if counts:
-                marks = [Bars(middle, np.zeros(BINS), counts[i], "y", 2.0 * largest / BINS, "", color), marks[0]]
-            y = Axis("points", limits=(0.0, top), ticks=None if counts else ())
-            cells.append((Panel(marks, x, y, heading if i == 0 else "", 0.85),))
-        grid.append(cells)
+        bars = Bars(middle, np.zeros(BINS), counts[i], "y", 2.0 * largest / BINS, "", color)
+        return (Panel((bars, zero), x, Axis("points", limits=(0.0, 1.1 * np.max(counts))), heading, 0.85),)
+
     shares = {row.model: row.compensated_percent for row in metrics.rows(role) or () if row.model != "none"}
     best = max(shares, key=shares.__getitem__) if shares else ""
     found = f"{best} compensates {shares[best]:.1f} %" if shares else "errors after compensation"
     return Chart(
         f"{study}: {found} of the deflections; errors in the tests {ROLES[role]}",
         "Histograms of the errors that each model leaves along x, y and z; all rows have the same horizontal axis.",
-        grid,
+        [[cell(name, i) for i in range(3)] for name in metrics.parameters],
         2.0,
         shared_y=True,
         shared_x=True,
@@ -182,25 +181,19 @@ def error_chart(study: str, metrics: StiffnessModelMetrics, role: str) -> Chart:
 
 def compliance_chart(result: Result) -> Chart:
     """Identified compliances with their 95 % intervals, one panel per unit."""
-    groups: dict[str, list[str]] = {}
-    for name, parameter in result.parameters.items():
-        groups.setdefault(parameter.unit, []).append(name)
-    rows = []
-    for unit, names in groups.items():
-        value = np.array([result.parameters[name].value for name in names])
-        std = np.array([result.parameters[name].std for name in names])
-        at = np.arange(len(names))
-        shown = [name.removeprefix("compliance.") for name in names]
-        marks = (
-            Rule(0.0, "x", width=0.8),
-            Intervals(value, at, INTERVAL * std, "x", "value, 95 %", FITTED, 1.4, size=3.5),
-        )
-        y = Axis("", limits=(len(names) - 0.4, -0.6), ticks=at, names=shown)
-        rows.append([(Panel(marks, Axis(f"compliance ({unit})"), y, height=0.17 * len(names) + 0.1),)])
+    units = dict.fromkeys(p.unit for p in result.parameters.values())
+
+    def panel(unit: str) -> Panel:
+        own = {name.removeprefix("compliance."): p for name, p in result.parameters.items() if p.unit == unit}
+        value, std = np.array([(p.value, p.std) for p in own.values()]).T
+        intervals = Intervals(value, range(len(own)), INTERVAL * std, "x", "value, 95 %", FITTED, 1.4, size=3.5)
+        x, y = Axis(f"compliance ({unit})"), named_rows([*own])
+        return Panel((Rule(0.0, "x", width=0.8), intervals), x, y, height=0.17 * len(own) + 0.1)
+
     known = sum(p.identifiable == "yes" for p in result.parameters.values())
     return Chart(
         f"{result.study.name}: {known} of {len(result.parameters)} compliances identified",
         "Compliances of the reduced model with their 95 % intervals, one panel per unit.",
-        rows,
+        [[(panel(unit),)] for unit in units],
         4.6,
     )
