@@ -72,27 +72,23 @@ def data_sentences(result: Result) -> list[str]:
         percents = [f"{name} {p:.1f} %" for name, p in stiffness.compensated_percent.items() if p is not None]
         tests = "not used in the fit" if stiffness.judged == "check" else "used in the fit"
         sentences.append(f"share of the deflections {tests} that the models below compensate: {', '.join(percents)}")
-    metrics = result.metrics
-    both = metrics.fit is not None and metrics.holdout is not None
-    for scores, tests in ((metrics.fit, "fitted tests: " if both else ""), (metrics.holdout, "held-out tests: ")):
-        if scores is not None and (parts := _parts(scores, frequency_unit(result.study.entries))):
-            sentences.append(f"{tests}{', '.join(parts)}")
+    fit, holdout = (_scores_text(result, scores) for scores in (result.metrics.fit, result.metrics.holdout))
+    fitted = "fitted tests: " if result.metrics.fit is not None and result.metrics.holdout is not None else ""
+    sentences += [f"{fitted}{fit}" if fit else "", f"held-out tests: {holdout}" if holdout else ""]
     return [text for text in sentences if text]
 
 
 def _noise_line(result: Result) -> str:
     misfit, one_model = result.metrics.misfit, result.metrics.one_model
-    agreement = "followed"
-    if result.outcome is Outcome.NOT_REPRODUCED:
-        agreement = "NOT followed"
-    elif misfit is not None and not misfit.explained and result.metrics.tolerated:
-        agreement = "followed within the stated tolerances"
-    elif misfit is not None and not misfit.explained:
-        agreement = "NOT followed within the noise"
-    elif one_model is not None and not one_model.is_consistent:
-        agreement = "NOT followed by one model for all tests"
-    elif result.outcome is Outcome.NOT_IDENTIFIED:
-        agreement = "in doubt"
+    beyond_noise = misfit is not None and not misfit.explained
+    agreements = {
+        "NOT followed": result.outcome is Outcome.NOT_REPRODUCED,
+        "followed within the stated tolerances": beyond_noise and result.metrics.tolerated,
+        "NOT followed within the noise": beyond_noise,
+        "NOT followed by one model for all tests": one_model is not None and not one_model.is_consistent,
+        "in doubt": result.outcome is Outcome.NOT_IDENTIFIED,
+    }
+    agreement = next((text for text, applies in agreements.items() if applies), "followed")
     if misfit is None:
         unknown = (test for test in result.study.tests if not test.noise.is_known)
         levels = [
@@ -106,14 +102,18 @@ def _noise_line(result: Result) -> str:
     return f"{agreement}, residual {number(misfit.factor, 3)} times the noise"
 
 
-def _parts(v: PredictionScores, unit: str) -> list[str]:
+def _scores_text(result: Result, v: PredictionScores | None) -> str:
+    """Clause on the agreement of measured and predicted values; empty without scores."""
+    if v is None:
+        return ""
+    unit = frequency_unit(result.study.entries)
     parts = (
-        None if v.frac is None else f"FRAC {v.frac:.4f}",
-        None if v.log_error is None else f"error of log H {number(v.log_error, 2)}",
-        None if v.frequency_error_hz is None else f"mean frequency error {number(v.frequency_error_hz, 2)} {unit}",
-        None if v.explained_percent is None else f"{_explained(v.explained_percent)} of the measured values explained",
+        "" if v.frac is None else f"FRAC {v.frac:.4f}",
+        "" if v.log_error is None else f"error of log H {number(v.log_error, 2)}",
+        "" if v.frequency_error_hz is None else f"mean frequency error {number(v.frequency_error_hz, 2)} {unit}",
+        "" if v.explained_percent is None else f"{_explained(v.explained_percent)} of the measured values explained",
     )
-    return [part for part in parts if part is not None]
+    return ", ".join(filter(None, parts))
 
 
 def _explained(share: float) -> str:
@@ -377,10 +377,9 @@ def _cell(result: Result, laws: Laws, parameter: str, by: str) -> tuple[Panel, P
     ]
     truth, order = _column(lines, "truth"), np.argsort(x)
     if np.isfinite(truth).all():
-        true = (truth / others)[order]
-        above.append(Line(unit * x[order], true, "true", TRUE, 1.0, "--", "D", 4.5, filled=False))
-        apart = (100.0 * (truth / law - 1.0))[order]
-        below.append(Line(unit * x[order], apart, "", TRUE, 1.0, "", "D", 4.5, filled=False))
+        true, apart = truth / others, 100.0 * (truth / law - 1.0)
+        above.append(Line(unit * x[order], true[order], "true", TRUE, 1.0, "--", "D", 4.5, filled=False))
+        below.append(Line(unit * x[order], apart[order], "", TRUE, 1.0, "", "D", 4.5, filled=False))
     value = Axis(f"{parameter} ({result.parameters[parameter].unit})")
     deviation = Axis("deviation from the\nlaw (%)" if mine else "deviation from\none value (%)")
     return Panel(above, axis, value, height=2.0), Panel(below, axis, deviation, height=1.2)
