@@ -56,9 +56,8 @@ STOPS = 8
 
 def cell_figure(chart: Chart, cell: Cell) -> Table:
     """Traces, layout and height of one cell of a chart."""
-    heights = [panel.height for panel in cell]
     rooms = [0.26 if panel.title else 0.1 for panel in cell]
-    total = sum(heights) + sum(rooms)
+    total = sum(panel.height for panel in cell) + sum(rooms)
     traces, shapes, notes = list[Table](), list[Table](), list[Table]()
     x = cell[-1].x
     upright: Table = {"tickangle": 90} if x.names is not None and is_upright(x.names, chart.width) else {}
@@ -67,10 +66,9 @@ def cell_figure(chart: Chart, cell: Cell) -> Table:
         "xaxis": _axis(x, chart.width) | upright | frame | {"anchor": f"y{len(cell) if len(cell) > 1 else ''}"}
     }
     top = 1.0
-    for number, (panel, height, room) in enumerate(zip(cell, heights, rooms, strict=True), 1):
+    for number, (panel, room) in enumerate(zip(cell, rooms, strict=True), 1):
         top -= room / total
-        name = f"y{number if number > 1 else ''}"
-        low = max(top - height / total, 0.0)
+        name, low = f"y{number if number > 1 else ''}", max(top - panel.height / total, 0.0)
         equal = {"scaleanchor": "x", "constrain": "domain"} if panel.equal else {}
         layout[name.replace("y", "yaxis", 1)] = (
             _axis(panel.y, panel.height) | {"domain": [low, top], "anchor": "x"} | equal
@@ -78,7 +76,7 @@ def cell_figure(chart: Chart, cell: Cell) -> Table:
         if panel.title:
             notes.append(_text(panel.title, 0.5, top, "paper", "paper") | {"yanchor": "bottom", "font": {"size": 12}})
         if panel.background != "#ffffff":
-            shapes.append(_rectangle("x domain", f"{name} domain", (0, 0, 1, 1), panel.background))
+            shapes.append(_box("x domain", f"{name} domain", (0, 0, 1, 1)) | _filled(panel.background))
         for mark in panel.marks:
             _add(mark, panel, name, traces, shapes, notes)
         top = low
@@ -90,9 +88,9 @@ def cell_figure(chart: Chart, cell: Cell) -> Table:
 
 def _room_beside(chart: Chart) -> int:
     """Margin left of all cells of a chart, pixels: the names of ticks, if there are any."""
-    names = [name for panel in chart.panels for name in panel.y.names or ()]
+    longest = max((len(name) for panel in chart.panels for name in panel.y.names or ()), default=0)
     label = 36 if any(panel.y.label for panel in chart.panels) else 12
-    return 48 if not names else label + round(LETTER * max(map(len, names)))
+    return label + round(LETTER * longest) if longest else 48
 
 
 def _room_below(x: Axis, width: float) -> int:
@@ -107,43 +105,43 @@ def _room_below(x: Axis, width: float) -> int:
 
 def _add(mark: Mark, panel: Panel, axis: str, traces: list[Table], shapes: list[Table], notes: list[Table]) -> None:
     """Append the traces, shapes or notes of a mark."""
-    if isinstance(mark, Span | Rule):
-        low, high = (mark.low, mark.high) if isinstance(mark, Span) else (mark.at, mark.at)
-        box = (low, 0, high, 1) if mark.along == "x" else (0, low, 1, high)
-        name: Table = {"name": mark.label} if mark.label else {}
-        across = ("x", f"{axis} domain") if mark.along == "x" else ("x domain", axis)
-        if isinstance(mark, Span):
-            shapes.append(_rectangle(*across, box, mark.color) | name)
-        else:
+    match mark:
+        case Span():
+            shapes.append(_across(mark, axis, mark.low, mark.high, _filled(mark.color)))
+        case Rule():
             line: Table = {"color": mark.color, "width": max(mark.width, 1.0), "dash": DASHES[mark.dashes]}
             # plotly draws its grid over shapes below, which would hide dashes
-            layer = "below" if mark.dashes == "-" else "above"
-            shapes.append(_box(*across, box) | {"type": "line", "line": line, "layer": layer} | name)
-    elif isinstance(mark, Note):
-        x, y = (mark.x, mark.y) if mark.inside else (_on(panel.x, mark.x), _on(panel.y, mark.y))
-        refs = ("x domain", f"{axis} domain") if mark.inside else ("x", axis)
-        color = "#ffffff" if mark.boxed else mark.color
-        note = _text(mark.text, x, y, *refs) | {"font": {"size": 10, "color": color}, "xanchor": mark.align}
-        note |= {"bgcolor": mark.color} if mark.boxed else {}
-        right, up = mark.offset
-        arrow: Table = {"showarrow": True, "ax": right, "ay": -up, "arrowcolor": mark.color, "arrowhead": 0}
-        notes.append(note | (arrow if any(mark.offset) else {}))
-    else:
-        traces += [trace | {"xaxis": "x", "yaxis": axis} for trace in traces_of(mark)]
+            look: Table = {"type": "line", "line": line, "layer": "below" if mark.dashes == "-" else "above"}
+            shapes.append(_across(mark, axis, mark.at, mark.at, look))
+        case Note():
+            ends = ((panel.x, mark.x), (panel.y, mark.y))
+            x, y = (math.log10(value) if of.log and not mark.inside else value for of, value in ends)
+            refs = ("x domain", f"{axis} domain") if mark.inside else ("x", axis)
+            color = "#ffffff" if mark.boxed else mark.color
+            note = _text(mark.text, x, y, *refs) | {"font": {"size": 10, "color": color}, "xanchor": mark.align}
+            note |= {"bgcolor": mark.color} if mark.boxed else {}
+            right, up = mark.offset
+            arrow: Table = {"showarrow": True, "ax": right, "ay": -up, "arrowcolor": mark.color, "arrowhead": 0}
+            notes.append(note | (arrow if any(mark.offset) else {}))
+        case _:
+            traces += [trace | {"xaxis": "x", "yaxis": axis} for trace in traces_of(mark)]
 
 
-def _on(axis: Axis, value: float) -> float:
-    """Position of a note on an axis."""
-    return math.log10(value) if axis.log else value
+def _across(mark: Span | Rule, axis: str, low: float, high: float, look: Table) -> Table:
+    """A mark across the panel."""
+    box = _box("x", f"{axis} domain", (low, 0, high, 1))
+    if mark.along == "y":
+        box = _box("x domain", axis, (0, low, 1, high))
+    return box | look | ({"name": mark.label} if mark.label else {})
 
 
 def _box(xref: str, yref: str, box: Sequence[float]) -> Table:
-    x0, y0, x1, y1 = (_number(value) for value in box)
+    x0, y0, x1, y1 = map(_number, box)
     return {"xref": xref, "yref": yref, "x0": x0, "y0": y0, "x1": x1, "y1": y1}
 
 
-def _rectangle(xref: str, yref: str, box: Sequence[float], color: str) -> Table:
-    return _box(xref, yref, box) | {"type": "rect", "fillcolor": color, "line": {"width": 0}, "layer": "below"}
+def _filled(color: str) -> Table:
+    return {"type": "rect", "fillcolor": color, "line": {"width": 0}, "layer": "below"}
 
 
 def _text(text: str, x: float, y: float, xref: str, yref: str) -> Table:
@@ -262,10 +260,10 @@ def _(mark: Intervals) -> list[Table]:
     reach = np.atleast_2d(np.nan_to_num(np.asarray(mark.reach, dtype=float), posinf=0.0))
     bars: Table = {"type": "data", "array": numbers(reach[-1]), "arrayminus": numbers(reach[0]), "symmetric": False,
                    "color": mark.color, "thickness": 1.3 * mark.width, "width": 1.4 * mark.cap}  # fmt: skip
-    trace: Table = {"type": "scatter", "x": numbers(mark.x), "y": numbers(mark.y), "mode": "markers"}
-    trace["marker"] = (
-        _marker(mark.marker, mark.size, mark.color, mark.filled) if mark.marker else {"size": 0.1, "color": mark.color}
-    )
+    marker: Table = {"size": 0.1, "color": mark.color}
+    if mark.marker:
+        marker = _marker(mark.marker, mark.size, mark.color, mark.filled)
+    trace: Table = {"type": "scatter", "x": numbers(mark.x), "y": numbers(mark.y), "mode": "markers", "marker": marker}
     trace[f"error_{mark.along}"] = bars
     return [trace | _hover(mark.label, mark.along)]
 
@@ -279,8 +277,8 @@ def _(mark: Bars) -> list[Table]:
                 "pattern": {"shape": "/", "fgcolor": mark.color, "size": 6}}  # fmt: skip
     along, across = mark.along, "x" if mark.along == "y" else "y"
     sizes: Table = {along: numbers(end - start), across: numbers(mark.at), "base": numbers(start)}
-    trace: Table = {"type": "bar", "orientation": "v" if mark.along == "y" else "h", "width": mark.thickness}
-    trace["marker"] = look
+    orientation = "v" if mark.along == "y" else "h"
+    trace: Table = {"type": "bar", "orientation": orientation, "width": mark.thickness, "marker": look}
     return [trace | sizes | _hover(mark.label, mark.along)]
 
 
@@ -322,9 +320,8 @@ def _shades(colors: Colors, values: np.ndarray, trace: Table) -> Table:
     (low, high), place = colors.limits, None
     if colors.levels is not None:
         levels = np.asarray(colors.levels, dtype=float)
-        count = levels.size - 1
+        count, step = levels.size - 1, max(1, levels.size // 7)
         place, low, high = np.interp(values, levels, np.arange(levels.size)), 0.0, float(count)
-        step = max(1, levels.size // 7)
         bar |= {"tickvals": list(range(0, levels.size, step)), "ticktext": [f"{x:g}" for x in levels[::step]]}
         if trace["type"] == "heatmap":
             bands = enumerate(_colors(colors.name, count))
