@@ -217,23 +217,22 @@ def analysed_modes_table(
 
     Unpaired modes have rows of their own; mean absolute errors are over the pairs.
     """
-    rows = []
-    for pair in pairs:
-        measured, found = pair.measured_frequency_hz, pair.frequency_hz
-        of_frequency, of_damping = marks(result, name, found)
-        damping = f"{pair.measured_damping_percent:z.3f}", f"{of_damping}{pair.damping_percent:z.3f}"
-        likeness = "-" if pair.mac is None else f"{pair.mac:.3f}"
-        frequencies = hertz(measured), of_frequency + hertz(found), signed(found - measured)
-        rows.append((measured, (*frequencies, *damping, likeness)))
-    for mode in unpaired:
-        frequency, damping = hertz(mode.frequency_hz), f"{mode.damping_percent:z.3f}"
-        if mode.of == "measured":
-            rows.append((mode.frequency_hz, (frequency, "-", "-", damping, "-", "-")))
-        else:
-            of_frequency, of_damping = marks(result, name, mode.frequency_hz)
-            cells = ("-", of_frequency + frequency, "-", "-", of_damping + damping, "-")
-            rows.append((mode.frequency_hz, cells))
-    numbered = [(str(m), *cells) for m, (_, cells) in enumerate(sorted(rows), 1)]
+
+    def cells(mode: ModePair | UnpairedMode) -> tuple[float, tuple[str, ...]]:
+        """Frequency by which rows are sorted, and the cells of a row."""
+        found, damping = hertz(mode.frequency_hz), f"{mode.damping_percent:z.3f}"
+        if isinstance(mode, UnpairedMode) and mode.of == "measured":
+            return mode.frequency_hz, (found, "-", "-", damping, "-", "-")
+        of_frequency, of_damping = marks(result, name, mode.frequency_hz)
+        found, damping = of_frequency + found, of_damping + damping
+        if isinstance(mode, UnpairedMode):
+            return mode.frequency_hz, ("-", found, "-", "-", damping, "-")
+        known, known_damping = mode.measured_frequency_hz, f"{mode.measured_damping_percent:z.3f}"
+        likeness = "-" if mode.mac is None else f"{mode.mac:.3f}"
+        error = signed(mode.frequency_hz - known)
+        return known, (hertz(known), found, error, known_damping, damping, likeness)
+
+    numbered = [(str(m), *row) for m, (_, row) in enumerate(sorted(map(cells, (*pairs, *unpaired))), 1)]
     if pairs:
         hz = np.mean([abs(p.frequency_hz - p.measured_frequency_hz) for p in pairs])
         percent = np.mean([abs(p.damping_percent - p.measured_damping_percent) for p in pairs])

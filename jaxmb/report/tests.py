@@ -247,10 +247,11 @@ def frf_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
         ]
 
     def of_test(entry: Entry, file: str, prefix: str) -> list[Part | None]:
-        table = [_modes_table(result, record, entry)] if entry.role == "fit" and not many else []
-        return [*table, *frf_parts(result, entry, file, prefix)]
+        table = _modes_table(result, record, entry) if entry.role == "fit" and not many else None
+        return [table, *frf_parts(result, entry, file, prefix)]
 
-    return _vibration_section("FRF tests", result, entries, overview, of_test)
+    common = [score_table(result, entries), *overview]
+    return section("FRF tests", [*common, *parts_of_tests(result, entries, of_test)])
 
 
 def is_noisy(result: Result) -> bool:
@@ -287,27 +288,18 @@ def frf_parts(result: Result, entry: Entry, file: str, prefix: str) -> list[Part
     return parts
 
 
-def _vibration_section(
-    title: str,
-    result: Result,
-    entries: Sequence[Entry],
-    overview: Sequence[Part | None],
-    of_test: Callable[[Entry, str, str], list[Part | None]],
-) -> list[Section]:
-    """Section with the scores, the parts common to all tests and the parts of each shown test.
+def parts_of_tests(
+    result: Result, entries: Sequence[Entry], of_test: Callable[[Entry, str, str], list[Part | None]]
+) -> list[Part | None]:
+    """Parts of each shown test.
 
     Args:
-        title: of the section.
         result: the identification.
         entries: the tests.
-        overview: parts common to all tests.
         of_test: from a test, its part of a file name and the prefix of its role ("" or "check-") to its parts.
     """
-    files = file_names(result.study)
-    parts = [score_table(result, entries), *overview]
-    for entry in shown_tests(result, entries):
-        parts += of_test(entry, files[entry], PREFIX[entry.role])
-    return section(title, parts)
+    files, shown = file_names(result.study), shown_tests(result, entries)
+    return [part for entry in shown for part in of_test(entry, files[entry], PREFIX[entry.role])]
 
 
 def _modes_table(result: Result, record: FrfMetrics, entry: Entry) -> Table:
@@ -335,8 +327,8 @@ def modes_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
     """
     record = result.metrics.of(ModesMetrics) or ModesMetrics()
     overview = [modes_of_all_tests(result, entries, record.measured_modes or ())] if len(entries) > MOST_TESTS else []
-
-    return _vibration_section("Modal tests", result, entries, overview, partial(modes_parts, result))
+    of_tests = parts_of_tests(result, entries, partial(modes_parts, result))
+    return section("Modal tests", [score_table(result, entries), *overview, *of_tests])
 
 
 def modes_parts(result: Result, entry: Entry, file: str, prefix: str) -> list[Part | None]:
@@ -442,19 +434,17 @@ def pose_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
     metrics = result.metrics.of(PoseMetrics)
     if metrics is None:
         return []
-    parts: list[Part | None] = [pose_table(metrics), geometry_table(result), station_table(result)]
-    files = file_names(result.study)
-    for entry in shown_tests(result, entries):
-        of_test = (entry.name, entry.role)
-        rows = [row for row in metrics.pose_rows if (row.test, row.role) == of_test and row.is_measured]
+
+    def of_test(entry: Entry, file: str, prefix: str) -> list[Part | None]:
+        rows = [
+            row for row in metrics.pose_rows if (row.test, row.role) == (entry.name, entry.role) and row.is_measured
+        ]
         title = f"{result.study.name}, {entry.name}, {ROLES[entry.role]}"
-        prefix = PREFIX[entry.role]
-        for quantity in QUANTITIES:
-            seen = [row for row in rows if np.isfinite(row.error[quantity.part]).any()]
-            if seen:
-                draw = partial(pose_chart, seen, title, quantity)
-                parts.append(Picture(f"{prefix}{quantity.file}-{files[entry]}", draw))
-    return section("Pose tests", parts)
+        seen = [(of, [row for row in rows if np.isfinite(row.error[of.part]).any()]) for of in QUANTITIES]
+        return [Picture(f"{prefix}{of.file}-{file}", partial(pose_chart, own, title, of)) for of, own in seen if own]
+
+    tables = (pose_table(metrics), geometry_table(result), station_table(result))
+    return section("Pose tests", [*tables, *parts_of_tests(result, entries, of_test)])
 
 
 def pose_table(metrics: PoseMetrics) -> Table:
