@@ -82,7 +82,8 @@ def modal(
         "measured.npz": lambda path: write_frf(path, frf_set),
         "synthesized.npz": lambda path: write_frf(path, compared.synthesized),
     }
-    files |= {} if picked is None else {"poles.toml": picked.write}
+    if picked is not None:
+        files["poles.toml"] = picked.write
     deliver(name, Path("results") / name if out is None else out, sections, files)
     if analysis.frequency_hz.size == 0:
         raise typer.Exit(say("no stable pole was found in the band", NOT_CONVERGED))

@@ -34,6 +34,7 @@ from jaxmb.report.charts import (
     Panel,
     Rule,
     matrix_panel,
+    named_rows,
     single,
 )  # fmt: skip
 from jaxmb.report.parameters import budget_table, tied_label, verdict_legend
@@ -261,19 +262,17 @@ HIGHEST = 1e3
 
 def singular_value_chart(found: Inspection) -> Chart:
     """Singular values of the Jacobian, with the limits of weakly identifiable and not identifiable directions."""
-    values = found.singular_values
+    values, (yes, weak) = found.singular_values, map(float, limits())
     shown = values[values > values.max(initial=0.0) * 1e-16]
-    rules = zip(limits(), (INITIAL, ALERT), ("std 10 %", "std 100 %"), strict=True)
-    marks = (
-        Line(np.arange(1, shown.size + 1), shown, "singular value", width=0.0, dashes="", marker="o", size=4.0),
-        *(
-            Rule(1.0 / float(limit), "y", text, color, 0.9, "--")
-            for limit, color, text in rules
-            if found.study.problem.prior is None and shown.size
-        ),
-    )
+    marks: list[Mark] = [
+        Line(np.arange(1, shown.size + 1), shown, "singular value", width=0.0, dashes="", marker="o", size=4.0)
+    ]
+    if found.study.problem.prior is None and shown.size:
+        marks += [
+            Rule(1.0 / yes, "y", "std 10 %", INITIAL, 0.9, "--"),
+            Rule(1.0 / weak, "y", "std 100 %", ALERT, 0.9, "--"),
+        ]
     zeros = values.size - shown.size
-    yes = float(limits()[0])
     x = Axis("direction of the parameters", limits=(0.3, max(values.size, 2) + 0.7), whole=True)
     return single(
         Panel(marks, x, Axis("singular value = 1 / std along it", log=bool(shown.size)), height=2.3),
@@ -296,37 +295,34 @@ def deviation_chart(found: Inspection) -> Chart:
     after = None if found.next is None else found.next.known.std[entries]
     finite = [x for part in (now, after) if part is not None for x in part[np.isfinite(part) & (part > 0.0)]]
     low = 10.0 ** np.floor(np.log10(min([0.03, *finite]))) / 2.0
-    high = min(max([3.0, *(2.0 * x for x in finite)]), HIGHEST)
-    high = HIGHEST if not np.isfinite(now).all() else high
+    high = min(max([3.0, *(2.0 * x for x in finite)]), HIGHEST) if np.isfinite(now).all() else HIGHEST
     rows = np.arange(entries.size)
     top, height = (rows, 0.62) if after is None else (rows - 0.2, 0.36)
     marks: list[Mark] = []
-    for verdict in color:
+    for verdict in (each for each in color if each in verdicts[entries]):
         own = verdicts[entries] == verdict
-        if own.any():
-            ends = np.minimum(now[own], high)
-            marks.append(Bars(top[own], np.full(own.sum(), low), ends, "x", height, verdict, color[verdict]))
+        ends = np.minimum(now[own], high)
+        marks.append(Bars(top[own], np.full(own.sum(), low), ends, "x", height, verdict, color[verdict]))
     if after is not None:
-        ends, label = np.clip(after, low, high), "after the next tests"
-        label += "" if found.uncertainty is None else ", noise alone"
+        label = "after the next tests" if found.uncertainty is None else "after the next tests, noise alone"
+        ends = np.clip(after, low, high)
         marks.append(Bars(rows + 0.2, np.full(rows.size, low), ends, "x", height, label, MEASURED))
     for row, std in zip(top, now, strict=True):
         if not std <= high:
             text = "unknown" if not np.isfinite(std) else f"{std:.1g}"
             marks.append(Note(f"{text} ", high, float(row), "#ffffff", align="right"))
     if found.study.problem.prior is None:
-        labels = ("limits of yes and weak", "")
+        yes, weak = map(float, limits())
         marks += [
-            Rule(float(limit), "x", label, "#404040", 0.9, "--") for limit, label in zip(limits(), labels, strict=True)
+            Rule(yes, "x", "limits of yes and weak", "#404040", 0.9, "--"),
+            Rule(weak, "x", "", "#404040", 0.9, "--"),
         ]
     note = f", the {MOST_BARS} largest of {free.size}" if entries.size == MOST_BARS < free.size else ""
-    names = [free.names[i] for i in entries]
     scales = {True: "of the logarithm", False: "over the width of the bounds"}
     scale = " or ".join(text for log, text in scales.items() if log in free.logarithmic)
     x = Axis(f"predicted standard deviation {scale}", True, (low, high))
-    y = Axis("", limits=(entries.size - 0.4, -0.6), ticks=rows, names=names)
     return single(
-        Panel(marks, x, y, height=0.24 * entries.size + 0.1),
+        Panel(marks, x, named_rows([free.names[i] for i in entries]), height=0.24 * entries.size + 0.1),
         f"{found.study.name}: {np.sum(verdicts == 'yes')} of {free.size} parameters will be identified{note}",
         "Predicted standard deviation of each parameter; dashed lines are the limits of yes and weak.",
         4.2,
@@ -365,21 +361,26 @@ def motion_chart(study: str, chosen: NextMotion) -> Chart:
     """
     motion, ends = chosen.motion, chosen.limits
     time = np.linspace(0.0, 1.0 / motion.base_hz, SAMPLES)
-    most = ((ends.lower, ends.upper), *((-each, each) for each in (ends.speed, ends.acceleration)))
-    kinds = ("position", "", ""), ("speed", "'", "/s"), ("acceleration", "''", "/s²")
-    rows = []
-    for i, name in enumerate(motion.motion):
-        cells, unit = [], "rad" if chosen.revolute[i] else "m"
-        for (kind, prime, per), parts, (low, high) in zip(kinds, motion.states(time), most, strict=True):
-            rules = (Rule(float(x), "y", "limits", ALERT, 0.9, "--") for x in (low[i], high[i]) if np.isfinite(x))
-            marks = (Line(time, parts[:, i], "motion", FITTED, 1.2), *rules)
-            x = Axis("time (s)", limits=(0.0, float(time[-1])))
-            cells.append((Panel(marks, x, Axis(f"{name}{prime} ({unit}{per})"), kind if i == 0 else "", 1.0),))
-        rows.append(cells)
+    x = Axis("time (s)", limits=(0.0, float(time[-1])))
+    position, speed, acceleration = motion.states(time)
+
+    def cell(i: int, kind: str, label: str, values: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[Panel]:
+        rules = (Rule(float(x), "y", "limits", ALERT, 0.9, "--") for x in (low[i], high[i]) if np.isfinite(x))
+        marks = (Line(time, values[:, i], "motion", FITTED, 1.2), *rules)
+        return (Panel(marks, x, Axis(label), "" if i else kind, 1.0),)
+
+    def row(i: int, name: str) -> list[tuple[Panel]]:
+        unit = "rad" if chosen.revolute[i] else "m"
+        return [
+            cell(i, "position", f"{name} ({unit})", position, ends.lower, ends.upper),
+            cell(i, "speed", f"{name}' ({unit}/s)", speed, -ends.speed, ends.speed),
+            cell(i, "acceleration", f"{name}'' ({unit}/s²)", acceleration, -ends.acceleration, ends.acceleration),
+        ]
+
     return Chart(
         f"{study}: the next motion, one period, condition number {number(motion.condition_number)}",
         "Position, speed and acceleration of each coordinate within their limits.",
-        rows,
+        [row(i, name) for i, name in enumerate(motion.motion)],
         1.9,
         shared_x=True,
     )

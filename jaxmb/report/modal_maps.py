@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import zip_longest
 
 import numpy as np
 
@@ -50,17 +51,16 @@ def modal_map_sections(found: ModalMaps) -> list[Section]:
         label, unit, scale = MODAL_SHOWN_AS[name]
         all_values, all_std = _by_mode(shown)
         for m in range(all_values.shape[-1]):
-            values, std = all_values[..., m] * scale, None if all_std is None else all_std[..., m] * scale
-            row: list[str | None] = [f"{label}{f' {m + 1}' if shown.by_mode else ''} ({unit})"]
-            if not np.isfinite(values).any():
-                rows.append((*row, "none", None, "", None, None))
-                continue
-            for at in (np.nanargmin(values), np.nanargmax(values)):
-                row += [number(float(values.flat[at])), None if std is None else _std(float(std.flat[at]))]
-            relative = None if std is None else _relative(std, values)
-            finite = relative is not None and np.isfinite(relative).any()
-            row.append(None if relative is None else f"{np.nanmedian(relative):.2g} %" if finite else "unknown")
-            rows.append(row)
+            values, std = all_values[..., m] * scale, all_std[..., m] * scale
+            least, greatest, ends, median = "none", "", [None, None], None
+            if np.isfinite(values).any():
+                at = np.array([np.nanargmin(values), np.nanargmax(values)])
+                least, greatest = (number(float(value)) for value in values.flat[at])
+                if shown.std is not None:
+                    ends, relative = [_std(float(value)) for value in std.flat[at]], _relative(std, values)
+                    median = f"{np.nanmedian(relative):.2g} %" if np.isfinite(relative).any() else "unknown"
+            mode = f" {m + 1}" if shown.by_mode else ""
+            rows.append((f"{label}{mode} ({unit})", least, ends[0], greatest, ends[1], median))
     columns = (*left("quantity"), *right("least", "std of least", "greatest", "std of greatest", "median std"))
     remarks = _modal_remarks(found)
     drawn = (Picture(name.replace("_", "-"), partial(modal_map_chart, found, name)) for name in found.maps)
@@ -109,7 +109,7 @@ def _curves(found: ModalMaps, quantity: str) -> Chart:
     for m in range(values.shape[-1]):
         color = SERIES[m % len(SERIES)]
         curves.append(Line(x, values[:, m] * scale, f"mode {m + 1}" if shown.by_mode else name, color, 1.2))
-        if std is not None and np.isfinite(std[:, m]).any():
+        if np.isfinite(std[:, m]).any():
             low, high = (values[:, m] + side * INTERVAL * std[:, m] for side in (-1.0, 1.0))
             shades.append(Band(x, low * scale, high * scale, "95 % interval", color))
     least, most = (float(f(values * scale)) if np.isfinite(values).any() else np.nan for f in (np.nanmin, np.nanmax))
@@ -126,29 +126,30 @@ def _curves(found: ModalMaps, quantity: str) -> Chart:
 def _planes(found: ModalMaps, quantity: str) -> Chart:
     shown = found.maps[quantity]
     name, unit, scale = MODAL_SHOWN_AS[quantity]
-    values, std = _by_mode(shown)
-    values = _first_two(values)
-    std = None if std is None else _first_two(std)
-    uncertain = std is not None and bool(np.isfinite(std).any())
+    values, std = map(_first_two, _by_mode(shown))
+    uncertain = bool(np.isfinite(std).any())
     (x, along_x), (y, along_y) = grid_axis(found.postures, 0), grid_axis(found.postures, 1)
     count = values.shape[-1]
     aspect, width = float(np.ptp(y) / np.ptp(x)), 2.4 if count == 1 else 1.8
     in_space = not any(found.postures.revolute[:2]) and 1.0 / MOST_ASPECT < aspect < MOST_ASPECT
     height = width * aspect if in_space else 0.85 * width
-    above, below = [], []
-    for m in range(count):
-        title = f"mode {m + 1}" if shown.by_mode else name
-        colours = "viridis" if shown.by_mode else "viridis_r"  # light is stiff and well damped
-        value = values[..., m] * scale
-        above.append((_plane(x, y, value, (along_x, along_y), f"{title} ({unit})", colours, height, in_space),))
-        if uncertain and std is not None:
-            relative = _relative(std[..., m], values[..., m])
-            below.append((_plane(x, y, relative, (along_x, along_y), "relative std (%)", "magma_r", height, in_space),))
-    if count == 1:  # standard deviations are beside a single map and below several
-        rows = [above + below]
-    else:
-        blocks = zip(in_grid(above, MOST_COLUMNS), in_grid(below, MOST_COLUMNS) or [None] * count, strict=False)
-        rows = [row for pair in blocks for row in pair if row is not None]
+
+    def plane(values: np.ndarray, title: str, colours: str) -> tuple[Panel]:
+        """Isocontours of the finite values, grey elsewhere."""
+        mark: Mark = Note("unknown", 0.5, 0.5, inside=True)
+        if np.isfinite(values).any():
+            levels = bands(values, count=LEVELS)
+            mark = Contours(x, y, values.T, Colors(colours, (float(levels[0]), float(levels[-1])), levels=levels))
+        return (Panel((mark,), along_x, along_y, title, height, "#d9d9d9", in_space),)
+
+    titles = [f"mode {m + 1} ({unit})" for m in range(count)] if shown.by_mode else [f"{name} ({unit})"]
+    colours = "viridis" if shown.by_mode else "viridis_r"  # light is stiff and well damped
+    above = [plane(values[..., m] * scale, title, colours) for m, title in enumerate(titles)]
+    relative = _relative(std, values)
+    below = [plane(relative[..., m], "relative std (%)", "magma_r") for m in range(count)] if uncertain else []
+    # standard deviations are beside a single map and below several
+    blocks = zip_longest(in_grid(above, MOST_COLUMNS), in_grid(below, MOST_COLUMNS), fillvalue=[])
+    rows = [above + below] if count == 1 else [row for pair in blocks for row in pair if row]
     middle = ", at the middle of the other axes" if len(found.postures.grid) > 2 else ""
     grey = "grey: not reached" if not np.all(found.postures.reached) else ""
     known = values[np.isfinite(values)] * scale
@@ -162,24 +163,11 @@ def _planes(found: ModalMaps, quantity: str) -> Chart:
     )
 
 
-def _plane(
-    x: np.ndarray, y: np.ndarray, values: np.ndarray, axes: tuple[Axis, Axis], title: str, colours: str, height: float,
-    equal: bool,
-) -> Panel:  # fmt: skip
-    """Isocontours of the finite values, grey elsewhere."""
-    mark: Mark = Note("unknown", 0.5, 0.5, inside=True)
-    if np.isfinite(values).any():
-        levels = bands(values, count=LEVELS)
-        colors = Colors(colours, (float(levels[0]), float(levels[-1])), levels=levels)
-        mark = Contours(x, y, values.T, colors)
-    return Panel((mark,), *axes, title, height, "#d9d9d9", equal)
-
-
-def _by_mode(shown: ModalMap) -> tuple[np.ndarray, np.ndarray | None]:
-    """Values and standard deviations with modes along the last axis, of length 1 for quantities without modes."""
-    if shown.by_mode:
-        return shown.values, shown.std
-    return shown.values[..., None], None if shown.std is None else shown.std[..., None]
+def _by_mode(shown: ModalMap) -> tuple[np.ndarray, np.ndarray]:
+    """Values and standard deviations, NaN where unknown, with modes along the last axis, of length 1 for quantities
+    without modes."""
+    values, std = shown.values, np.full(shown.values.shape, np.nan) if shown.std is None else shown.std
+    return (values, std) if shown.by_mode else (values[..., None], std[..., None])
 
 
 def _first_two(values: np.ndarray) -> np.ndarray:
