@@ -26,7 +26,7 @@ from jaxmb.report.charts import (
     Rule,
     Span,
 )  # fmt: skip
-from jaxmb.report.section import Lines, Picture, Section, Table, capital, left, number, right
+from jaxmb.report.section import Lines, Picture, Section, Table, capital, left, number, right, section
 
 MOST_ZEROS = 4
 """Largest number of coordinates at 0 that are named one by one."""
@@ -73,19 +73,21 @@ def posture_map_sections(
         plane: the workspace's axes, as "xz"; default: those along which the frame moves most.
         length_given: whether the characteristic length was set by the user, so that no remark on it is needed.
     """
-    sections = []
+    sections = list[Section]()
     for name, found in maps.items():
-        drawn = [Picture(f"{name}-joints", partial(joint_space_chart, found))]
-        if len(found.postures.over) > 1:
-            drawn.append(Picture(f"{name}-workspace", partial(workspace_chart, found, plane)))
-        at_end = name == "dexterity" and found.settings.length_m in LENGTHS and not length_given
-        remark = (
-            f"length: {found.settings.length_m:g} m is an end of the search: there is no optimal length and the"
-            " dexterity is not meaningful; restrict --directions (as x,y,rz) and --joints, or give --length"
+        remarks, workspace = not_reached(found.postures), partial(workspace_chart, found, plane)
+        if name == "dexterity" and found.settings.length_m in LENGTHS and not length_given:
+            remarks.append(
+                f"length: {found.settings.length_m:g} m is an end of the search: there is no optimal length and the"
+                " dexterity is not meaningful; restrict --directions (as x,y,rz) and --joints, or give --length"
+            )
+        parts = (
+            zone_table(found) if found.zones else Lines((f"no zone: {_best(found)}",)),
+            Lines(tuple(remarks)) if remarks else None,
+            Picture(f"{name}-joints", partial(joint_space_chart, found)),
+            Picture(f"{name}-workspace", workspace) if len(found.postures.over) > 1 else None,
         )
-        zones = zone_table(found) if found.zones else Lines((f"no zone: {_best(found)}",))
-        remarks = [*not_reached(found.postures), *([remark] if at_end else [])]
-        sections.append(Section(_title(found), (zones, *([Lines(tuple(remarks))] if remarks else []), *drawn)))
+        sections += section(_title(found), parts)
     return sections
 
 
@@ -342,8 +344,7 @@ def workspace_chart(found: PostureMap, plane: str | None = None) -> Chart:
         x, y, values = interpolated(x, y, values)
     *edges, best = best_in_cells(x, y, values, better)
     marks = [Cells(edges[0], edges[1], best.T, colors), *outlines]
-    names = [f"{axis} of {found.postures.frame} (m)" for axis in plane]
-    axes = [Axis(n, limits=e) for n, e in zip(names, ends, strict=True)]
+    axes = [Axis(f"{a} of {found.postures.frame} (m)", limits=e) for a, e in zip(plane, ends, strict=True)]
     return Chart(
         title(found),
         f"{capital(label(found))} where the frame {found.postures.frame} is; of several postures the best.",
@@ -405,8 +406,5 @@ def _filled_positions(found: PostureMap) -> np.ndarray:
 def _limits(x: np.ndarray, y: np.ndarray) -> list[tuple[float, float]]:
     """Limits of the axes around all points, with a minimum range for a frame that moves along one axis only."""
     least = 0.05 * max(float(np.ptp(x)), float(np.ptp(y)), 1e-3)
-    ends = []
-    for points in (x, y):
-        margin = max(0.02 * float(np.ptp(points)), least if np.ptp(points) < least else 0.0)
-        ends.append((float(points.min()) - margin, float(points.max()) + margin))
-    return ends
+    margins = (max(0.02 * float(np.ptp(c)), least if np.ptp(c) < least else 0.0) for c in (x, y))
+    return [(float(c.min()) - margin, float(c.max()) + margin) for c, margin in zip((x, y), margins, strict=True)]

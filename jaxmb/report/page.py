@@ -185,10 +185,9 @@ def _table(table: Table) -> str:
     align = ["left" if column.align == "left" else "" for column in table.columns]
 
     def cell(content: str | Cell, kind: str) -> str:
-        classes = f"{kind} {content.verdict}" if isinstance(content, Cell) else kind
-        text = content.text if isinstance(content, Cell) else content
-        classes += " long" if len(text) > LONG else ""
-        return f'<td class="{escape(classes.strip())}">{escape(text)}</td>'
+        text, verdict = (content.text, content.verdict) if isinstance(content, Cell) else (content, "")
+        classes = " ".join(filter(None, (kind, verdict, "long" if len(text) > LONG else "")))
+        return f'<td class="{escape(classes)}">{escape(text)}</td>'
 
     columns = zip(table.columns, align, strict=True)
     head = "".join(f'<th scope="col" class="{kind}">{escape(column.heading)}</th>' for column, kind in columns)
@@ -214,18 +213,16 @@ def _figure(picture: Picture, data: Data) -> str:
 
 
 def _cells(chart: Chart, data: Data) -> str:
-    columns = max(map(len, chart.rows))
+    columns, figures = max(map(len, chart.rows)), ""
     width = round((chart.width + 1.6) * PIXELS * columns) + 20
-    figures = []
     for cell in chart.cells:
-        figure = cell_figure(chart, cell)
-        text = f"{chart.alternative_text} Panel: {cell[0].title}" if cell[0].title else chart.alternative_text
-        figures.append(
-            f'<div class="cell"><div class="plot" role="img" aria-label="{escape(text)}"'
+        figure, of_panel = cell_figure(chart, cell), f" Panel: {cell[0].title}" if cell[0].title else ""
+        figures += (
+            f'<div class="cell"><div class="plot" role="img" aria-label="{escape(chart.alternative_text + of_panel)}"'
             f' data-cell="{len(data["cells"])}" style="height:{figure["height"]}px"></div></div>'
         )
         data["cells"].append(figure)
-    return f'<div class="cells" style="--columns:{columns};--width:{width}px">{"".join(figures)}</div>'
+    return f'<div class="cells" style="--columns:{columns};--width:{width}px">{figures}</div>'
 
 
 def _legend(chart: Chart) -> str:
