@@ -60,9 +60,8 @@ def displacement_chart(metrics: DeflectionMetrics) -> Chart:
             for d in (row.displacement("mm") for row in rows)
         ])  # fmt: skip
         top = 1.08 * float(np.nanmax(lengths[..., 0] + INTERVAL * np.nan_to_num(lengths[..., 1])))
-        y = Axis("displacement (mm)", limits=(0.0, top))
         return (
-            Panel(_compared(rows, lengths), _tests(rows), y, title, 1.7),
+            Panel(_compared(rows, lengths), _tests(rows), Axis("displacement (mm)", limits=(0.0, top)), title, 1.7),
             Panel(_residuals(rows), _tests(rows), Axis("residual (mm)"), height=1.3),
         )
 
@@ -277,8 +276,11 @@ def pose_chart(rows: Sequence[PoseRow], title: str, quantity: Quantity) -> Chart
     for i, (label, color, marker) in enumerate(zip(quantity.labels, OF_AXIS, "^sD", strict=False)):
         reach = INTERVAL * np.nan_to_num(std[:, i])
         if len(rows) > MANY:  # intervals would cover each other
-            band = Band(x, -reach, reach, f"95 %, {label}", color)
-            marks: list[Mark] = [Rule(0.0), band, Line(x, error[:, i], label, color, 0.0, "", marker, 0.8 * size)]
+            marks: list[Mark] = [
+                Rule(0.0),
+                Band(x, -reach, reach, f"95 %, {label}", color),
+                Line(x, error[:, i], label, color, 0.0, "", marker, 0.8 * size),
+            ]
         else:
             marks = [Rule(0.0), Intervals(x, error[:, i], reach, "y", f"{label}, 95 %", color, 0.6, marker, 0.8 * size)]
         panels.append(Panel(tuple(marks), rows_axis, Axis(f"{label} ({unit})"), height=1.1))

@@ -234,9 +234,8 @@ def coherence_chart(name: str, analysis: ModalAnalysis, compared: Comparison) ->
         *([Band(frequency_hz, low, high, "central 80 % of the responses", INITIAL, 0.35)] if several else []),
         Line(frequency_hz, middle, "median" if several else kind, FITTED, 0.9),
     )
-    y = Axis(kind, limits=(0.0, 1.03))
     return single(
-        Panel(marks, Axis("frequency (Hz)", limits=analysis.model.band_hz), y, height=1.9),
+        Panel(marks, Axis("frequency (Hz)", limits=analysis.model.band_hz), Axis(kind, limits=(0.0, 1.03)), height=1.9),
         f"{name}: median {kind} {np.median(middle):.3f}, at least {np.min(middle):.2g}",
         f"{kind.capitalize()} of the measured FRFs: 1 without noise.",
         7.0,

@@ -378,8 +378,10 @@ def _mode_title(mode: ModeMotion) -> str:
 def _view(motion: Skeleton, points: np.ndarray | None, arrows: Sequence[Arrows], shown: list[int]) -> list[Mark]:
     """A machine at rest with its displaced points or its arrows, along two of the axes."""
     structure, rest = motion.structure, motion.points[:, shown]
-    ground = _line(rest[[structure.ground]], "ground", GROUND, 0.0, "", "^", 6.0)
-    marks = [*_machine(structure, rest, "at rest", AT_REST, 0.9), ground]
+    marks = [
+        *_machine(structure, rest, "at rest", AT_REST, 0.9),
+        _line(rest[[structure.ground]], "ground", GROUND, 0.0, "", "^", 6.0),
+    ]
     if structure.ends:
         label = structure.end_names[0] if len(structure.ends) == 1 else "end frames"
         marks.append(_line(rest[[origin for origin, *_ in structure.ends]], label, AT_REST, 0.0, "", "+", 6.0))

@@ -424,8 +424,11 @@ def measured_modes_chart(result: Result, entry: Entry, fitted: FittedModes) -> C
         beyond += int(np.sum(np.abs(found - measured) > 2.0 * std))
         top = 1.15 * float(max(measured.max(), found.max()))
         texts = [Note(f"{v:#.3g}".removesuffix("."), float(x), 0.05 * top) for x, v in zip(at, measured, strict=True)]
-        fits = Line(at, found, "fitted", width=0.0, dashes="", marker="_", size=19.0)
-        above = (Bars(at, 0.0 * measured, measured, "y", 0.6, given, "#cccccc"), fits, *texts)
+        above = (
+            Bars(at, 0.0 * measured, measured, "y", 0.6, given, "#cccccc"),
+            Line(at, found, "fitted", width=0.0, dashes="", marker="_", size=19.0),
+            *texts,
+        )
         reach = 1.8 * float(max(std.max(), np.abs(found - measured).max()))
         below = (
             Bars(at, -std, std, "y", 0.6, "± 1 standard deviation", "#737373", hatched=True),
@@ -433,10 +436,18 @@ def measured_modes_chart(result: Result, entry: Entry, fitted: FittedModes) -> C
             Rule(0.0),
         )
         marked = [marks(result, entry.name, float(hz))[kind] for hz in fitted.frequency_hz]
-        ticks = [f"{m}{mark}" for m, mark in zip(at, marked, strict=True)]
-        x = Axis("mode" + (", ? uncertain" if any(marked) else ""), limits=(0.3, at.size + 0.7), ticks=at, names=ticks)
-        upper = Panel(above, x, Axis(f"{name} ({unit})", limits=(0.0, top)), height=1.7)
-        cells.append((upper, Panel(below, x, Axis(f"difference ({unit})", limits=(-reach, reach)), height=1.1)))
+        x = Axis(
+            "mode" + (", ? uncertain" if any(marked) else ""),
+            limits=(0.3, at.size + 0.7),
+            ticks=at,
+            names=[f"{m}{mark}" for m, mark in zip(at, marked, strict=True)],
+        )
+        cells.append(
+            (
+                Panel(above, x, Axis(f"{name} ({unit})", limits=(0.0, top)), height=1.7),
+                Panel(below, x, Axis(f"difference ({unit})", limits=(-reach, reach)), height=1.1),
+            )
+        )
     return Chart(
         f"{test.name}: {given} and fitted modes, {beyond} of {2 * at.size} values beyond 2 standard deviations",
         "Frequency and damping ratio of each mode, and their differences beside the standard deviation of the data.",

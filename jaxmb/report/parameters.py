@@ -60,9 +60,15 @@ def parameter_sections(result: Result) -> list[Section]:
     if result.study.solver is Solver.STIFFNESS_MODEL:
         return []
     is_known = any(p.interval_95 is not None for *_, p in free_values(result))
-    figure = Picture("parameters", partial(parameter_chart, result)) if is_known else None
     together = together_lines(result)
-    return section("Parameters", (parameter_table(result), Lines(tuple(together)) if together else None, figure))
+    return section(
+        "Parameters",
+        (
+            parameter_table(result),
+            Lines(tuple(together)) if together else None,
+            Picture("parameters", partial(parameter_chart, result)) if is_known else None,
+        ),
+    )
 
 
 def parameter_table(result: Result) -> Table:

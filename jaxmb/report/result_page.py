@@ -88,12 +88,16 @@ def result_page(result: Result, folder: Path | None = None, whole: bool = True) 
         groups = [Group(entry.name, tuple(parts)) for entry, parts in more_tests(result)]
         further = [*section("Every other test", groups), *arrow_sections(result), *mode_sections(result)]
         proposed = next_sections(result)
-    shown = (*budget, *proposed, *rest[:-1], *further, rest[-1], provenance_section(result, folder))
     verdicts = {p.identifiable for p in result.parameters.values()}
     color = "yes" if verdicts == {"yes"} and not result.doubts else "weak"
     color = "no" if not result.converged or verdicts == {"no"} else color
-    subtitle = result.study.description or f"Identification of {result.machine.name}"
-    return Page(f"{result.study.name}: identified parameters", subtitle, color, verdict_sentences(result), shown)
+    return Page(
+        f"{result.study.name}: identified parameters",
+        result.study.description or f"Identification of {result.machine.name}",
+        color,
+        verdict_sentences(result),
+        (*budget, *proposed, *rest[:-1], *further, rest[-1], provenance_section(result, folder)),
+    )
 
 
 def result_html(result: Result) -> str:
@@ -419,8 +423,13 @@ def page_of_folders(folders: Sequence[Path], report: Callable[[str], None] = lam
         *(f"{name}: {text}" for name, page in named for text in page.sentences[:1]),
         *(text for page in pages for text in page.sentences[1:] if text.startswith(SAVED)),
     ]
-    sections = side_by_side([(name, page.sections) for name, page in named])
-    return Page(f"{len(pages)} results", ", ".join(map(str, folders)), "", sentences, sections)
+    return Page(
+        f"{len(pages)} results",
+        ", ".join(map(str, folders)),
+        "",
+        sentences,
+        side_by_side([(name, page.sections) for name, page in named]),
+    )
 
 
 def _names(folders: Sequence[Path]) -> list[str]:

@@ -330,7 +330,6 @@ def law_chart(result: Result, laws: Laws) -> Chart:
     divided out. If no law was selected, the best candidate is shown at its constant value.
     """
     shown = dict.fromkeys((line.parameter, line.by) for line in laws.chosen or laws.considered[:1])
-    cells = [_cell(result, laws, parameter, by) for parameter, by in list(shown)[:MOST_PANELS]]
     errors = laws.holdout
     title = f"{result.study.name}: held-out tests {number(errors.without, 3)} times the noise with one model"
     if laws.chosen:
@@ -339,7 +338,7 @@ def law_chart(result: Result, laws: Laws) -> Chart:
         title,
         "Each parameter against the covariate of its law, from all tests together and from single tests; below, the"
         " deviations of single tests from the law with 95 % intervals.",
-        [cells],
+        [[_cell(result, laws, parameter, by) for parameter, by in list(shown)[:MOST_PANELS]]],
         3.1,
     )
 

@@ -247,8 +247,10 @@ def frf_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
         ]
 
     def of_test(entry: Entry, file: str, prefix: str) -> list[Part | None]:
-        table = _modes_table(result, record, entry) if entry.role == "fit" and not many else None
-        return [table, *frf_parts(result, entry, file, prefix)]
+        return [
+            _modes_table(result, record, entry) if entry.role == "fit" and not many else None,
+            *frf_parts(result, entry, file, prefix),
+        ]
 
     common = [score_table(result, entries), *overview]
     return section("FRF tests", [*common, *parts_of_tests(result, entries, of_test)])
