@@ -83,6 +83,9 @@ class _Error(NamedTuple):
 
     type: str
     loc: tuple[int | str, ...]
+    """Keys and indices, without the tags and members of unions that pydantic inserts among them."""
+    union: tuple[int | str, ...]
+    """Location of the value of union type in which the error is; `loc` where there is none."""
     siblings: tuple[str, ...]
     """Valid keys at the last step of the location."""
     models: Models
@@ -95,10 +98,10 @@ class _Error(NamedTuple):
 def sentence(error: ValidationError, data: Table, cls: type[BaseModel]) -> str:
     """One sentence on the most informative error: the location, the value found and the expectation."""
     errors = [
-        _Error(e["type"], *_without_tags(cls, e["loc"]), e["msg"], e["input"], e.get("ctx", {}))
+        _Error(e["type"], *_located(cls, data, e["loc"]), e["msg"], e["input"], e.get("ctx", {}))
         for e in error.errors(include_url=False)
     ]
-    errors = _of_intended_type(errors, data)
+    errors = _of_intended_type(errors)
     # A list whose items are invalid is reported as too short as well.
     errors = [e for e in errors if e.type != "too_short"] or errors
     # A misspelt key is reported as unknown and as missing: the former is more informative.
@@ -150,16 +153,12 @@ def _expected(error: _Error) -> str:
     return EXPECTED.get(error.type) or error.msg.removeprefix("Input should be ")
 
 
-def _of_intended_type(errors: list[_Error], data: Any) -> list[_Error]:
-    """Errors of values of union type reduced to those of the member that matches the value's type.
-
-    Where no member matches, one error that names them all. Names of members, which pydantic inserts among the keys, are
-    removed.
-    """
+def _of_intended_type(errors: list[_Error]) -> list[_Error]:
+    """Errors of values of union type reduced to those of the member that matches the value's type; where no member
+    matches, one error that names them all."""
     by_value: dict[tuple[int | str, ...], list[_Error]] = {}
     for error in errors:
-        value, loc = _without_union_members(error.loc, data)
-        by_value.setdefault(loc if value is None else value, []).append(error._replace(loc=loc))
+        by_value.setdefault(error.union, []).append(error)
     intended = []
     for group in by_value.values():
         wrong_type = [e for e in group if e.type in EXPECTED or e.type == "literal_error"]
@@ -171,33 +170,12 @@ def _of_intended_type(errors: list[_Error], data: Any) -> list[_Error]:
     return intended
 
 
-def _without_union_members(
-    loc: tuple[int | str, ...], data: Any
-) -> tuple[tuple[int | str, ...] | None, tuple[int | str, ...]]:
-    """Location of the value of union type, None where there is none, and the location with keys only."""
-    keys: list[int | str] = []
-    value, at = None, data
-    for step in loc:
-        if isinstance(step, str) and not (isinstance(at, dict) and (step in at or "[" not in step)):
-            value = tuple(keys) if value is None else value
-            continue
-        keys.append(step)
-        try:
-            at = at[step]
-        except (KeyError, IndexError, TypeError):
-            at = {}
-    return value, tuple(keys)
-
-
 def _location_text(loc: tuple[int | str, ...], data: Any) -> str:
     """Location in the file as text, with names instead of indices where items have them."""
     segments: list[str] = []
     at: Any = data
     for step in loc:
-        try:
-            at = at[step]
-        except (KeyError, IndexError, TypeError):
-            at = None
+        at = _entry(at, step, None)
         if isinstance(step, int):
             name = at.get("name") if isinstance(at, dict) else None
             segments[-1:] = [
@@ -209,26 +187,38 @@ def _location_text(loc: tuple[int | str, ...], data: Any) -> str:
     return ", ".join(segments)
 
 
-def _without_tags(
-    cls: type[BaseModel], loc: tuple[int | str, ...]
-) -> tuple[tuple[int | str, ...], tuple[str, ...], Models]:
-    """Location of an error without the tags of unions (such as "frf"), which are no keys of the file; the valid keys at
-    its last step; and the classes of the part there."""
-    keys: list[int | str] = []
-    models: list[type[BaseModel]] = [cls]
-    siblings: list[type[BaseModel]] = models
+def _located(
+    cls: type[BaseModel], data: Table, loc: tuple[int | str, ...]
+) -> tuple[tuple[int | str, ...], tuple[int | str, ...], tuple[str, ...], Models]:
+    """Location of an error without the tags (such as "frf") and members of unions, which are no keys of the file; that
+    of the value of union type, or the same without one; the valid keys at its last step; and the classes of the part
+    there."""
+    keys, union, at = list[int | str](), None, data
+    models = siblings = (cls,)
     for step in loc:
         siblings = models
-        tagged = [m for m in models if len(models) > 1 and _is_tagged(m, step)]
+        tagged = tuple(m for m in models if len(models) > 1 and _is_tagged(m, step))
         holder = next((m for m in models if step in m.model_fields), None)
         if tagged and holder is None:
             models = tagged
             continue
-        keys.append(step)
+        if isinstance(step, str) and not (isinstance(at, dict) and (step in at or "[" not in step)):
+            union = tuple(keys) if union is None else union
+        else:
+            keys.append(step)
+            at = _entry(at, step, {})
         if holder is not None:
-            models = list(_models_in(holder.model_fields[str(step)].annotation))
+            models = tuple(_models_in(holder.model_fields[str(step)].annotation))
     fields = [f.alias or name for name, f in siblings[0].model_fields.items()] if siblings else []
-    return tuple(keys), (*fields, *(getattr(siblings[0], "FILE_KEYS", ()) if siblings else ())), tuple(models)
+    valid = (*fields, *(getattr(siblings[0], "FILE_KEYS", ()) if siblings else ()))
+    return tuple(keys), tuple(keys) if union is None else union, valid, models
+
+
+def _entry(at: Any, step: int | str, missing: Any) -> Any:
+    try:
+        return at[step]
+    except (KeyError, IndexError, TypeError):
+        return missing
 
 
 def _is_tagged(model: type[BaseModel], tag: int | str) -> bool:
