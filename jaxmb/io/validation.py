@@ -21,8 +21,11 @@ EXPECTED = {
     "int_from_float": "a whole number",
     "tuple_type": "a list",
     "list_type": "a list",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
     "dict_type": "a table",
     "model_type": "a table",
+    "model_attributes_type": "a table",
     "string_type": "a text",
 }
 """Names of the expected types in terms of the file, by pydantic's type of error."""

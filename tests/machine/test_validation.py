@@ -63,6 +63,12 @@ def test_other_mistakes_name_no_kind():
     assert "test number 1, kind: found \"sound\", expected one of 'frf'" in told({"kind": "sound"})
 
 
+def test_expectations_are_in_terms_of_the_file():
+    assert "test number 1: found 3, expected a table" in told(3)
+    tied = {"stiffness.a": {"lower": 1.0, "upper": 2.0, "tied": 3}}
+    assert "free, stiffness.a, tied: found 3, expected true or false" in told(DEFLECTION, free=tied)
+
+
 @pytest.mark.parametrize("error", [ValueError, NotImplementedError])
 def test_a_place_is_named_once(error):
     with (
