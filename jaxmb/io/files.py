@@ -111,13 +111,6 @@ def _names_in(folder: Path) -> list[str]:
         return []
 
 
-def _not_text(path: Path, error: UnicodeDecodeError) -> InputError:
-    line = error.object[: error.start].count(b"\n") + 1
-    # a workbook is a ZIP archive
-    hint = "; save a workbook as CSV" if error.object.startswith(b"PK") else f" in UTF-8 (the byte is in line {line})"
-    return InputError(f"{path}: byte {error.start} is not UTF-8 text, expected a text file{hint}")
-
-
 def nearby(path: Path) -> str:
     """Clause on a path that does not exist, before an expectation: the closest name in its folder, or that the folder
     does not exist."""
@@ -160,7 +153,10 @@ def reading(path: Path) -> Iterator[None]:
         hint = nearby(path).removesuffix(",") if isinstance(error, FileNotFoundError) else ""
         raise InputError(f"{path}: cannot be read: {error.strerror or error}{hint}") from None
     except UnicodeDecodeError as error:
-        raise _not_text(path, error) from None
+        line = error.object[: error.start].count(b"\n") + 1
+        # a workbook is a ZIP archive
+        hint = "; save a workbook as CSV" if error.object[:2] == b"PK" else f" in UTF-8 (the byte is in line {line})"
+        raise InputError(f"{path}: byte {error.start} is not UTF-8 text, expected a text file{hint}") from None
     except ValueError as error:
         raise InputError(f"{path}: {one_line(error)}") from None
 

@@ -74,8 +74,7 @@ def displacement_chart(metrics: DeflectionMetrics) -> Chart:
 
 
 def _explained(metrics: DeflectionMetrics, unit: Unit) -> str:
-    shares = [line.explained_percent(unit) for line in metrics.sets]
-    known = [share for share in shares if share is not None]
+    known = [share for line in metrics.sets if (share := line.explained_percent(unit)) is not None]
     ends = dict.fromkeys(percentage(share, ".1f") for share in (min(known), max(known)))
     return f"{' to '.join(ends)} % explained"
 

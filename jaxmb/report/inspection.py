@@ -69,8 +69,8 @@ class NextReport(NamedTuple):
 def tests_report(found: Inspection, chosen: NextTests) -> NextReport:
     """The tests and the design criterion before and after them."""
     values = f"{_criterion(chosen)}, {number(chosen.chosen)} with the chosen tests"
-    improved = f", {number(chosen.improved)} with their postures improved by gradient"
-    values += improved if chosen.improved != chosen.chosen else ""
+    if chosen.improved != chosen.chosen:
+        values += f", {number(chosen.improved)} with their postures improved by gradient"
     rows = []
     for k, test in enumerate(chosen.tests, 1):
         outputs, inputs = (points_text(end) for end in test.probe.ends)
