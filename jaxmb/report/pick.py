@@ -194,12 +194,14 @@ class PolePicker:
     def _draw(self) -> None:
         """Draw chart, residual, one response and AutoMAC of the selection."""
         chart, axes = self.found.chart, self._axes["chart"]
-        zoom = (axes.get_xlim(), axes.get_ylim()) if axes.has_data() else None
+        zoom = {"xlim": self.found.options["band_hz"]}
+        if axes.has_data():
+            zoom = {"xlim": axes.get_xlim(), "ylim": axes.get_ylim()}
         poles = stabilization_chart(self.name, self.found, self.measured).panels[0]
         rings = [Line(chart.frequency_hz[g], chart.order[g], "selected", ALERT, 1.2, "-", "o", 7.0, filled=False)
                  for g in self.groups]  # fmt: skip
         marks = [mark for mark in poles.marks if self.groups or not isinstance(mark, Rule)]
-        panels = {"chart": Panel((*rings, *marks), poles.x, poles.y)}
+        panels = {"chart": Panel((*rings, *marks), dataclasses.replace(poles.x, label=""), poles.y)}
         if self.groups:
             shown = dataclasses.replace(self.found, model=_selected_only(self.found.model))
             compared = synthesized(shown, self.measured)
@@ -212,23 +214,17 @@ class PolePicker:
         with drawing():
             for key, own in self._axes.items():
                 own.clear()
-                own.set_axis_on()
+                own.axis(key in panels)
                 if key in panels:
                     width = ROOM[key][2] * SIZE[0]
                     draw_panel(own, panels[key], width, title_size([panels[key]], width))
                     own.tick_params(
                         labelsize=7.0, grid_color="0.9", grid_linewidth=0.5
                     )  # drawn later, in another style
-                    own.set_xlabel(panels[key].x.label)
-                    own.set_ylabel(panels[key].y.label)
-                else:
-                    own.set_axis_off()
-            self._axes["chart"].set_xlabel("")
+                    own.set(xlabel=panels[key].x.label, ylabel=panels[key].y.label)
             if "automac" not in panels and self.groups:
                 self._axes["automac"].text(0.5, 0.5, "AutoMAC needs as many outputs as modes", ha="center")
-            axes.set_xlim(self.found.options["band_hz"] if zoom is None else zoom[0])
-            if zoom is not None:
-                axes.set_ylim(*zoom[1])
+            axes.set(**zoom)
             for legend in [*self.figure.legends]:
                 legend.remove()
             shown = [mark for panel in panels.values() for mark in panel.marks if getattr(mark, "label", "")]
