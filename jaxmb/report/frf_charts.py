@@ -498,14 +498,12 @@ def residual_overview(result: Result, entries: Sequence[FrfEntry]) -> Chart:
         bins = np.clip(np.digitize(frequency_hz, edges) - 1, 0, edges.size - 2)
         for k in np.unique(bins[np.isfinite(residual).any(axis=(0, 2, 3))]):
             squares[row, k] = np.nanmean(residual[:, bins == k] ** 2)
-    rms = np.sqrt(squares)
     worst = int(np.nanargmax(np.nanmean(squares, axis=1)))
-    named = len(entries) <= MOST_NAMES
-    ticks, names = (range(len(entries)), [_title(entry, LONGEST_NAME) for entry in entries]) if named else ((), ())
+    names = [_title(entry, LONGEST_NAME) for entry in entries] if len(entries) <= MOST_NAMES else []
     colors = Colors("RdBu_r", (0.1, 10.0), "RMS residual / noise", log=True)
-    mark = Cells(edges, np.arange(len(entries) + 1) - 0.5, rms, colors)
+    mark = Cells(edges, np.arange(len(entries) + 1) - 0.5, np.sqrt(squares), colors)
     x = Axis(f"frequency ({frequency_unit(entries)})", limits=(float(edges[0]), float(edges[-1])))
-    y = Axis("", limits=(len(entries) - 0.5, -0.5), ticks=ticks, names=names)
+    y = Axis("", limits=(len(entries) - 0.5, -0.5), ticks=range(len(names)), names=names)
     size = f"{np.sqrt(np.nanmean(squares[worst])):.2g} times the noise"
     return single(
         Panel((mark,), x, y, height=0.26 * min(len(entries), MOST_NAMES) + 0.3),

@@ -163,8 +163,15 @@ def marks(result: Result, name: str, damped_hz: float) -> tuple[str, str]:
     )
 
 
-def _table(title: str, columns: tuple[Column, ...], rows: Sequence[tuple[str | None, ...]], caption: str = "") -> Table:
-    """A table of modes, with the legend of the mark in its caption if it occurs."""
+def _table(
+    title: str,
+    columns: tuple[Column, ...],
+    rows: Sequence[tuple[str | None, ...]],
+    caption: str = "",
+    unit: str = "Hz",
+) -> Table:
+    """A table of modes with a unit of frequency, with the legend of the mark in its caption if it occurs."""
+    columns = tuple(dataclasses.replace(column, heading=column.heading.replace("Hz", unit)) for column in columns)
     marked = MARK if any(cell.startswith("?") or ", ?" in cell for row in rows for cell in row if cell) else ""
     return table(title, columns, rows, "; ".join(text for text in (caption, marked) if text))
 
@@ -211,7 +218,7 @@ def measured_modes_table(result: Result, entry: Entry, fitted: FittedModes) -> T
 
 
 def analysed_modes_table(
-    result: Result, name: str, pairs: Sequence[ModePair], unpaired: Sequence[UnpairedMode]
+    result: Result, name: str, pairs: Sequence[ModePair], unpaired: Sequence[UnpairedMode], unit: str = "Hz"
 ) -> Table:
     """Modes of the modal analysis of a test's FRFs and of the identified machine.
 
@@ -244,10 +251,11 @@ def analysed_modes_table(
             *right("measured Hz", "identified Hz", "error Hz", "measured damping %", "identified damping %", "MAC"),
         ),
         numbered,
+        unit=unit,
     )
 
 
-def true_modes_table(result: Result, name: str, pairs: Sequence[TrueMode]) -> Table:
+def true_modes_table(result: Result, name: str, pairs: Sequence[TrueMode], unit: str = "Hz") -> Table:
     """Modes of the simulated and of the identified machine."""
     rows = []
     for m, pair in enumerate(pairs, 1):
@@ -266,10 +274,11 @@ def true_modes_table(result: Result, name: str, pairs: Sequence[TrueMode]) -> Ta
         f"Modes, {name}: true and identified, damped frequencies",
         right("mode", "true Hz", "identified Hz", "error %", "true damping %", "identified damping %"),
         rows,
+        unit=unit,
     )
 
 
-def identified_modes_table(result: Result, name: str) -> Table:
+def identified_modes_table(result: Result, name: str, unit: str = "Hz") -> Table:
     """Modes of the identified machine at the posture of a test without known modes."""
     rows = []
     for mode in (mode for mode in result.modes if mode.posture == name):
@@ -285,6 +294,7 @@ def identified_modes_table(result: Result, name: str) -> Table:
         f"Modes, {name}: identified, damped frequencies",
         right("mode", "identified Hz", "std", "damping %", "std"),
         rows,
+        unit=unit,
     )
 
 
@@ -385,9 +395,8 @@ def mac_panels(
     cells = []
     for k, (name, likeness, frequency_hz, unpaired) in enumerate(panels):
         shown = likeness[:MOST_MODES, :MOST_MODES]
-        labels = _frequencies(frequency_hz[: shown.shape[0]])
-        labels = [f"{f} *" if m in unpaired else f for m, f in enumerate(labels)]
-        labels = [before + text for before, text in zip(marked or [""] * len(labels), labels, strict=False)]
+        rows = zip(marked or [""] * len(shown), _frequencies(frequency_hz[: len(shown)]), strict=False)
+        labels = [f"{before}{f}{' *' if m in unpaired else ''}" for m, (before, f) in enumerate(rows)]
         label = f"{name}\n* not {given}" if unpaired else name
         colors = Colors("Blues", (0.0, 1.0), "MAC", bar=k + 1 == len(panels))
         names = _frequencies(columns[1][:across])

@@ -510,11 +510,8 @@ def _norm(colors: Colors) -> Normalize:
 
 
 def _draw_bar(figure: Figure, axes: Axes, colors: Colors) -> None:
-    mappable = ScalarMappable(_norm(colors), matplotlib.colormaps[colors.name])
-    ticks = None
-    if colors.levels is not None:
-        levels = np.asarray(colors.levels)
-        ticks = levels[:: max(1, len(levels) // 7)]
-    bar = figure.colorbar(mappable, cax=axes, ticks=ticks, extend="both" if colors.log else "neither", format="%g")
-    bar.set_label(colors.label)
+    mappable, levels = ScalarMappable(_norm(colors), matplotlib.colormaps[colors.name]), colors.levels
+    ticks = None if levels is None else levels[:: max(1, len(levels) // 7)]
+    extend = "both" if colors.log else "neither"
+    bar = figure.colorbar(mappable, cax=axes, ticks=ticks, extend=extend, format="%g", label=colors.label)
     bar.ax.minorticks_off()

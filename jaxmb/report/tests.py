@@ -1,6 +1,5 @@
 """Sections of a report on each kind of test: FRFs, modes, deflections, torques and poses."""
 
-import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -306,18 +305,15 @@ def parts_of_tests(
 
 def _modes_table(result: Result, record: FrfMetrics, entry: Entry) -> Table:
     """Modes at the posture of an FRF test, with its unit of frequency."""
-    pairs = [line for line in record.measured_modes or () if line.posture == entry.name]
-    unpaired = [line for line in record.unmatched_modes or () if line.posture == entry.name]
-    true = [line for line in result.metrics.true_modes or () if line.posture == entry.name]
+    name, unit = entry.name, entry.source.frequency_unit
+    pairs = [line for line in record.measured_modes or () if line.posture == name]
+    unpaired = [line for line in record.unmatched_modes or () if line.posture == name]
+    true = [line for line in result.metrics.true_modes or () if line.posture == name]
     if pairs or unpaired:
-        found = analysed_modes_table(result, entry.name, pairs, unpaired)
-    elif true:
-        found = true_modes_table(result, entry.name, true)
-    else:
-        found = identified_modes_table(result, entry.name)
-    unit = entry.source.frequency_unit
-    columns = (dataclasses.replace(each, heading=each.heading.replace("Hz", unit)) for each in found.columns)
-    return dataclasses.replace(found, columns=tuple(columns))
+        return analysed_modes_table(result, name, pairs, unpaired, unit)
+    if true:
+        return true_modes_table(result, name, true, unit)
+    return identified_modes_table(result, name, unit)
 
 
 def modes_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
