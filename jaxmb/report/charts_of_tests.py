@@ -41,6 +41,8 @@ MANY = 80
 LONGEST = 30
 """Longest shown test name, characters."""
 MEASURED_POINT = "#595959"
+USE = {"check": "not used in the fit", "fit": "used in the fit"}
+"""Text for each role of a test."""
 
 
 def measured_rows(metrics: DeflectionMetrics, unit: Unit) -> list[DeflectionRow]:
@@ -119,9 +121,10 @@ def _sets(metrics: DeflectionMetrics, unit: Unit) -> list[tuple[str, list[Deflec
     for line in metrics.sets:
         share = line.explained_percent(unit)
         if share is not None:
-            role = "used in the fit" if line.role == "fit" else "not used in the fit"
             rows = [row for row in metrics.deflections if row.set == line.set]
-            found.append((f"{line.set}: {line.tests} tests {role}, {percentage(share, '.1f')} % explained", rows))
+            found.append(
+                (f"{line.set}: {line.tests} tests {USE[line.role]}, {percentage(share, '.1f')} % explained", rows)
+            )
     return found
 
 

@@ -184,7 +184,7 @@ def further_spring_sections(result: Result) -> list[Section]:
 def correlation_sections(result: Result) -> list[Section]:
     """Section on pairs of strongly correlated parameters with the correlation matrix; empty without such pairs."""
     names = result.study.free.names
-    if len(names) < 2 or result.study.solver.is_linear:
+    if result.study.solver.is_linear:
         return []
     known = [i for i, name in enumerate(names) if math.isfinite(result.parameters[name].std)]
     pairs = [(result.correlation[i, j], names[i], names[j]) for i in known for j in known if i < j]

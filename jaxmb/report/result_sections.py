@@ -19,6 +19,7 @@ from jaxmb.identify.study.law_terms import Term
 from jaxmb.identify.study.study import Solver
 from jaxmb.io.validation import listed
 from jaxmb.report.charts import FITTED, TRUE, Axis, Chart, Intervals, Line, Mark, Panel, Rule
+from jaxmb.report.charts_of_tests import USE
 from jaxmb.report.modes import frequency_unit
 from jaxmb.report.parameters import (
     budget_sections,
@@ -70,8 +71,8 @@ def data_sentences(result: Result) -> list[str]:
     sentences, stiffness = [_noise_line(result)], result.metrics.stiffness_model
     if stiffness is not None:
         percents = [f"{name} {p:.1f} %" for name, p in stiffness.compensated_percent.items() if p is not None]
-        tests = "not used in the fit" if stiffness.judged == "check" else "used in the fit"
-        sentences.append(f"share of the deflections {tests} that the models below compensate: {', '.join(percents)}")
+        tests = f"share of the deflections {USE[stiffness.judged]} that the models below compensate"
+        sentences.append(f"{tests}: {', '.join(percents)}")
     fit, holdout = (_scores_text(result, scores) for scores in (result.metrics.fit, result.metrics.holdout))
     fitted = "fitted tests: " if result.metrics.fit is not None and result.metrics.holdout is not None else ""
     sentences += [f"{fitted}{fit}" if fit else "", f"held-out tests: {holdout}" if holdout else ""]

@@ -7,6 +7,7 @@ import numpy as np
 from jaxmb.identify.assess.metrics import CompensatorOutcome, StiffnessModelMetrics
 from jaxmb.identify.assess.result import INTERVAL, Result
 from jaxmb.report.charts import FITTED, MEASURED, Axis, Bars, Chart, Intervals, Note, Panel, Rule, named_rows
+from jaxmb.report.charts_of_tests import USE
 from jaxmb.report.section import Cell, Picture, Section, Table, left, number, right, section, table
 from jaxmb.report.tests import budget_table
 
@@ -28,7 +29,6 @@ MODELS = {
     "C1": "joints and links",
     "C2": "joints, links and compensator",
 }
-ROLES = {"check": "not used in the fit", "fit": "used in the fit"}
 
 
 def stiffness_model_sections(result: Result) -> list[Section]:
@@ -37,7 +37,7 @@ def stiffness_model_sections(result: Result) -> list[Section]:
     metrics = result.metrics.stiffness_model
     if metrics is None:
         return []
-    roles = [role for role in ROLES if metrics.rows(role)]
+    roles = [role for role in USE if metrics.rows(role)]
     parts = (
         reduction_table(metrics),
         *(compensation_table(metrics, role) for role in roles),
@@ -84,7 +84,7 @@ def compensation_table(metrics: StiffnessModelMetrics, role: str) -> Table:
             rows.append((label, str(row.parameters or "-"), *cells, f"{row.compensated_percent:.1f}", *scatter))
     axes = (f"{axis} max, RMS" for axis in AXES)
     return table(
-        f"Errors after compensation, tests {ROLES[role]} (mm; layout of Klimchik et al. 2014, Table 2)",
+        f"Errors after compensation, tests {USE[role]} (mm; layout of Klimchik et al. 2014, Table 2)",
         (*left("model"), *right("parameters", *axes, "compensated %", "scatter %", "scatter mm")),
         rows,
     )
@@ -150,7 +150,7 @@ def error_chart(study: str, metrics: StiffnessModelMetrics, role: str) -> Chart:
         role: "fit" or "check" tests.
     """
     errors = metrics.errors_mm(role) or {}
-    both = [metrics.errors_mm(each) or {} for each in ROLES]
+    both = [metrics.errors_mm(each) or {} for each in USE]
     largest = max(float(np.abs(values).max()) for each in both for values in each.values()) or 1.0
     bins = np.linspace(-largest, largest, BINS + 1)
     middle, zero = 0.5 * (bins[1:] + bins[:-1]), Rule(0.0, "x", color="#4d4d4d")
@@ -170,7 +170,7 @@ def error_chart(study: str, metrics: StiffnessModelMetrics, role: str) -> Chart:
     best = max(shares, key=shares.__getitem__) if shares else ""
     found = f"{best} compensates {shares[best]:.1f} %" if shares else "errors after compensation"
     return Chart(
-        f"{study}: {found} of the deflections; errors in the tests {ROLES[role]}",
+        f"{study}: {found} of the deflections; errors in the tests {USE[role]}",
         "Histograms of the errors that each model leaves along x, y and z; all rows have the same horizontal axis.",
         [[cell(name, i) for i in range(3)] for name in metrics.parameters],
         2.0,
