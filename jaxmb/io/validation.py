@@ -204,8 +204,7 @@ def _located(
         holder = next((m for m in models if step in m.model_fields), None)
         if tagged and holder is None:
             models = tagged
-            continue
-        if isinstance(step, str) and not (isinstance(at, dict) and (step in at or "[" not in step)):
+        elif isinstance(step, str) and not (isinstance(at, dict) and (step in at or "[" not in step)):
             union = tuple(keys) if union is None else union
         else:
             keys.append(step)

@@ -108,9 +108,8 @@ def verdict_legend(study: Study, data: str) -> str:
 def together_lines(result: Result) -> list[str]:
     """A line for each combination of parameters that is weakly or not identifiable."""
     lines = []
-    for group in result.metrics.known_together or ():
-        if len(group.parameters) < 2:
-            continue  # a single parameter has its own standard deviation
+    # a single parameter has its own standard deviation
+    for group in (each for each in result.metrics.known_together or () if len(each.parameters) > 1):
         if group.dimension > 1:
             text = f"{', '.join(group.parameters)} ({group.dimension} directions)"
         else:

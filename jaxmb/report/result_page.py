@@ -367,22 +367,21 @@ def _compared_modes(results: Sequence[Result], names: Sequence[str]) -> list[Sec
             [mode for mode in result.modes if is_same and mode.posture == posture]
             for result, is_same in zip(results, same, strict=True)
         ]
-        if sum(map(bool, columns)) < 2:
-            continue
-        rows = [
-            (
-                str(m),
-                *("-" if x is None else hertz(x.damped_frequency_hz) for x in own),
-                *("-" if x is None else f"{100.0 * x.damping_ratio:z.3f}" for x in own),
+        if sum(map(bool, columns)) > 1:
+            rows = [
+                (
+                    str(m),
+                    *("-" if x is None else hertz(x.damped_frequency_hz) for x in own),
+                    *("-" if x is None else f"{100.0 * x.damping_ratio:z.3f}" for x in own),
+                )
+                for m, own in enumerate(zip_longest(*columns), 1)
+            ]
+            unit = frequency_unit(e for result in results for e in result.study.entries if e.name == posture)
+            columns_of = (
+                *left("mode"),
+                *right(*(f"{name}: {unit}" for name in names), *(f"{name}: damping %" for name in names)),
             )
-            for m, own in enumerate(zip_longest(*columns), 1)
-        ]
-        unit = frequency_unit(e for result in results for e in result.study.entries if e.name == posture)
-        columns_of = (
-            *left("mode"),
-            *right(*(f"{name}: {unit}" for name in names), *(f"{name}: damping %" for name in names)),
-        )
-        parts.append(Table(f"Modes, {posture}", columns_of, tuple(rows), "in the order of frequency"))
+            parts.append(Table(f"Modes, {posture}", columns_of, tuple(rows), "in the order of frequency"))
     return section("Modes compared", parts)
 
 

@@ -178,16 +178,15 @@ def gap_table(metrics: DeflectionMetrics) -> Table:
     rows = []
     for line in metrics.sets:
         for kind, unit, errors in (("translation", "mm", line.translation), ("rotation", "deg", line.rotation)):
-            if errors["explained_percent"] is None:
-                continue
             lengths = (errors[f"{what}_{unit}"] for what in ("mean_measured", "max_measured", "mean_gap", "max_gap"))
-            rows.append(
-                (
-                    line.set, ROLES[line.role], str(line.tests), f"{kind} ({unit})",
-                    *(MISSING if x is None else number(x, 3) for x in lengths),
-                    percentage(errors["explained_percent"], ".1f"),
-                )
-            )  # fmt: skip
+            if errors["explained_percent"] is not None:
+                rows.append(
+                    (
+                        line.set, ROLES[line.role], str(line.tests), f"{kind} ({unit})",
+                        *(MISSING if x is None else number(x, 3) for x in lengths),
+                        percentage(errors["explained_percent"], ".1f"),
+                    )
+                )  # fmt: skip
     columns = (
         *left("tests", "role"), *right("number"), *left("kind"),
         *right("mean", "max", "mean gap", "max gap", "explained %"),
