@@ -81,8 +81,11 @@ def cell_figure(chart: Chart, cell: Cell) -> Table:
             _add(mark, panel, name, traces, shapes, notes)
         top = low
     below = _room_below(x, chart.width)
-    margin: Table = {"l": _room_beside(chart), "r": 18, "t": 6, "b": below}
-    layout |= {"shapes": shapes, "annotations": notes, "margin": margin}
+    layout |= {
+        "shapes": shapes,
+        "annotations": notes,
+        "margin": {"l": _room_beside(chart), "r": 18, "t": 6, "b": below},
+    }
     return {"data": traces, "layout": layout, "height": round(PIXELS * total + 24.0) + below, "link": chart.link}
 
 
@@ -167,8 +170,7 @@ def _axis(axis: Axis, length: float) -> Table:
     if axis.ticks is not None:
         found["tickvals"] = numbers(axis.ticks)
         if axis.names is not None:
-            found["ticktext"] = [markup(name) for name in axis.names]
-            found |= {"showgrid": False, "automargin": False}
+            found |= {"ticktext": [*map(markup, axis.names)], "showgrid": False, "automargin": False}
     elif axis.whole:
         found["tickformat"] = "d"
     return found
@@ -228,15 +230,13 @@ def _(mark: Line) -> list[Table]:
     step = -(-y.size // MOST_POINTS) or 1  # the extremes of points without a curve would exaggerate their scatter
     x, y = decimated(x, y) if has_curve else (x[::step], y[::step])
     trace: Table = {"type": "scatter", "x": numbers(x), "y": numbers(y), "cliponaxis": not mark.beyond}
-    modes = []
+    mode = ("lines" if has_curve else "", "markers" if mark.marker else "")
     if has_curve:
-        modes.append("lines")
         line: Table = {"color": mark.color, "width": 1.3 * mark.width, "dash": DASHES[mark.dashes]}
         trace["line"] = line | ({"shape": "hv"} if mark.steps else {})
     if mark.marker:
-        modes.append("markers")
         trace["marker"] = _marker(mark.marker, mark.size, mark.color, mark.filled)
-    return [trace | {"mode": "+".join(modes) or "none"} | _hover(mark.label)]
+    return [trace | {"mode": "+".join(filter(None, mode)) or "none"} | _hover(mark.label)]
 
 
 @traces_of.register
@@ -331,8 +331,11 @@ def _shades(colors: Colors, values: np.ndarray, trace: Table) -> Table:
         ticks = [low, 0.5 * (low + high), high]
         bar |= {"tickvals": ticks, "ticktext": [f"{10.0**x:g}" for x in ticks]}
     if place is not None:
-        found |= {"z": [numbers(row) for row in place], "text": [numbers(row) for row in values]}
-        found["hovertemplate"] = "%{text}<extra></extra>"
+        found |= {
+            "z": [numbers(row) for row in place],
+            "text": [numbers(row) for row in values],
+            "hovertemplate": "%{text}<extra></extra>",
+        }
     return found | {"zmin": low, "zmax": high, "zauto": False, "colorbar": bar}
 
 

@@ -402,12 +402,11 @@ def interval_panel(result: Result, scale: Scale, names: list[tuple[str, str]]) -
     ]
     at = np.array([scale.along(p.value, p.value) for p in found])
     ends = np.sort(np.clip([[scale.along(x, p.value) for x in p.interval_95 or ()] for p in found], left, right))
-    for verdict, label in LABELS.items():
-        own = np.array([p.identifiable == verdict for p in found])
-        if own.any():
-            reach = np.abs(ends[own] - at[own, None]).T
-            marker, filled = MARKERS[verdict]
-            marks.append(Intervals(at[own], rows[own], reach, "x", label, FITTED, 1.4, marker, 3.5, filled, cap=2.5))
+    verdicts = np.array([p.identifiable for p in found])
+    for verdict in (each for each in LABELS if each in verdicts):
+        own, (marker, filled), label = verdicts == verdict, MARKERS[verdict], LABELS[verdict]
+        reach = np.abs(ends[own] - at[own, None]).T
+        marks.append(Intervals(at[own], rows[own], reach, "x", label, FITTED, 1.4, marker, 3.5, filled, cap=2.5))
     for row, ((_, name), p) in enumerate(zip(names, found, strict=True)):
         if name in result.study.truth:
             true = scale.along(result.study.truth[name], p.value)
