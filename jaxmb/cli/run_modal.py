@@ -58,8 +58,8 @@ def modal(
 
     name = Path(file).stem
     with wrong_input(), progress(name, "reading") as report:
-        given = {"band_hz": band_hz, "max_order": order, "method": method, "references": names_in(references)}
-        settings = _settings({key: value for key, value in given.items() if value is not None}, poles_hz)
+        options = {"band_hz": band_hz, "max_order": order, "method": method, "references": names_in(references)}
+        settings = _settings(options, poles_hz)
         estimate = measured_frf(file)
         frf_set, hits = estimate.frf_set, estimate.hits
         if unit is not None:
@@ -89,13 +89,13 @@ def modal(
         raise typer.Exit(say("no stable pole was found in the band", NOT_CONVERGED))
 
 
-def _settings(given: "dict[str, object]", poles: str | None) -> "ModalPart":
-    """Options of the analysis; those given beside a file of poles replace its own."""
+def _settings(options: "dict[str, object]", poles: str | None) -> "ModalPart":
+    """Options of the analysis, None where not given; those given beside a file of poles replace its own."""
     from jaxmb.identify.study.format.vibration_format import ModalPart, PolesFile
     from jaxmb.io.files import finite_number as number_of_text, read_toml
     from jaxmb.io.validation import finite_number, validated
 
-    saved = ModalPart()
+    saved, given = ModalPart(), {key: value for key, value in options.items() if value is not None}
     if poles is not None and poles.lower().endswith(".toml"):
         saved = validated(PolesFile, read_toml(Path(poles)), poles).modal
     elif poles is not None:

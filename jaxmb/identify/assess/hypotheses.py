@@ -328,9 +328,6 @@ def refitted(
     def sized(k: int) -> list[FittedHypothesis]:
         return [inner.get(k, search).at_size(end.hypothesis, end.x) for end in tried[k]]
 
-    def continues(end: FittedHypothesis) -> bool:
-        return chi_square - end.chi_square > CONTINUED * max(chi_square - search.noise, 0.0)
-
     # stated numbers that may be far off, not compliances where none is stated
     far = [bool(error.kind and error.starts and error.bounds[0] < 0.0) for error in errors]
 
@@ -346,7 +343,7 @@ def refitted(
             own = [end.x for end in sized(k) if far[k] and end.size in _own_sizes(errors[k]) and end is not nearest]
             ends = (search.fitted(nearest.hypothesis, start, SCREENED) for start in (first, nearest.x, *own))
             end = min(ends, key=lambda end: end.chi_square)
-            if continues(end):
+            if chi_square - end.chi_square > CONTINUED * max(chi_square - search.noise, 0.0):
                 end = _damped(search, search.fitted(end.hypothesis, end.x), errors[k].key)
             conventions = (end for end in sized(k) if end.size != 0.0 and end.surprise < 1e-9)  # such as 90 deg
             usual = [search.at_size(end.hypothesis, end.x) for end in conventions]

@@ -33,7 +33,7 @@ from jaxmb.mechanics.postures import closed_posture
 from jaxmb.mechanics.tangent import LinearizeAt
 from jaxmb.response.frf_kind import Point
 
-NOT_COPIED: dict[str, Any] = {
+NOT_COPIED: Table = {
     **dict.fromkeys(("role", "check_every", "from_s", "to_s"), True),
     "simulate": {"noise_seed"},
     "modal": {"chosen_hz"},
