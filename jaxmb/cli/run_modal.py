@@ -58,8 +58,7 @@ def modal(
 
     name = Path(file).stem
     with wrong_input(), progress(name, "reading") as report:
-        options = {"band_hz": band_hz, "max_order": order, "method": method, "references": names_in(references)}
-        settings = _settings(options, poles_hz)
+        settings = _settings(poles_hz, band_hz=band_hz, max_order=order, method=method, references=names_in(references))
         estimate = measured_frf(file)
         frf_set, hits = estimate.frf_set, estimate.hits
         if unit is not None:
@@ -89,7 +88,7 @@ def modal(
         raise typer.Exit(say("no stable pole was found in the band", NOT_CONVERGED))
 
 
-def _settings(options: "dict[str, object]", poles: str | None) -> "ModalPart":
+def _settings(poles: str | None, **options: object) -> "ModalPart":
     """Options of the analysis, None where not given; those given beside a file of poles replace its own."""
     from jaxmb.identify.study.format.vibration_format import ModalPart, PolesFile
     from jaxmb.io.files import finite_number as number_of_text, read_toml
