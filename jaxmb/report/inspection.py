@@ -146,7 +146,7 @@ SHOWN = 6
 def inspection_sections(found: Inspection) -> list[Section]:
     """Sections on the expected standard deviations, why parameters are not identifiable, and the next tests."""
     expected = {tied[0]: found.parameters[tied[0]] for tied in found.study.free.tied}
-    known, budgets = {name: (p.value, p.relative_std) for name, p in expected.items()}, found.uncertainty
+    known, budgets = {name: (p.value, p.unit, p.std) for name, p in expected.items()}, found.uncertainty
     after = next_report(found)
     why = tuple((name, p.why) for name, p in expected.items() if p.why)
     last = Lines((*after.lines, *(f"remark: {remark}" for remark in found.remarks)))
@@ -160,7 +160,7 @@ def inspection_sections(found: Inspection) -> list[Section]:
                 Picture("standard-deviations", partial(deviation_chart, found)),
             ],
         ),
-        *section("Uncertainty budget", [None if budgets is None else budget_table(known, budgets)]),
+        *section("Uncertainty budget", [None if budgets is None else budget_table(found.study.free, known, budgets)]),
         *section("Causes and remedies", [Facts(why) if why else None]),
         *section(
             "Weak directions of the parameters",

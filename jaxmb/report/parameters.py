@@ -12,9 +12,10 @@ from jaxmb.identify.assess.budget import ParameterBudget
 from jaxmb.identify.assess.result import Outcome, Parameter, Result
 from jaxmb.identify.assess.uncertainty.monte_carlo import Draws
 from jaxmb.identify.assess.uncertainty.nonlinear import RISE
+from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.study.study import Solver, Study
 from jaxmb.io.validation import listed
-from jaxmb.machine.families import STATION
+from jaxmb.machine.families import OF_GEOMETRY, STATION
 from jaxmb.report.charts import (
     ALERT,
     FITTED,
@@ -128,30 +129,42 @@ NOTABLE = 0.1
 """Part of a standard deviation from which a source is named."""
 
 
-def budget_table(known: Mapping[str, tuple[float, float]], budgets: Mapping[str, ParameterBudget]) -> Table | Lines:
-    """Parts of standard deviations: noise, and the tolerances of machine and tests.
+GEOMETRY_UNITS = {"m": (1e3, "mm"), "rad": (1e3, "mrad"), "1": (1e6, "ppm of 1")}
+"""Factor and unit in which deviations from the stated geometry are shown."""
+
+
+def budget_table(
+    free: FreeParameters, known: Mapping[str, tuple[float, str, float]], budgets: Mapping[str, ParameterBudget]
+) -> Table | Lines:
+    """Parts of standard deviations: noise, and the tolerances of machine and tests; of parameters on a logarithmic
+    scale over their value, of others, whose value may be 0, in their unit.
 
     Args:
-        known: value, SI, and relative standard deviation of each parameter.
+        free: the free parameters.
+        known: value, SI, unit and standard deviation, SI, of those that are listed.
         budgets: of these.
     """
-    finite = {name: each for name, each in known.items() if math.isfinite(each[1])}
+    finite = {name: each for name, each in known.items() if math.isfinite(each[2])}
     if not finite:
         return Lines(("no standard deviation is known",))
-    rows = []
-    for name, (value, std) in finite.items():
-        own, scale = budgets[name], 100.0 / abs(value) if value else math.inf
+    rows, logarithmic = [], dict(zip(free.names, free.logarithmic, strict=True))
+    for name, (value, unit, std) in finite.items():
+        own, factor, text = budgets[name], 1.0, partial(number, digits=2)
+        if logarithmic[name]:
+            factor, unit, text = 100.0 / value, "%", deviation
+        elif name.split(".")[0] in (*OF_GEOMETRY, STATION):
+            factor, unit = GEOMETRY_UNITS[unit]
         sources = [
-            f"{each.source} {percent(each.std * scale)}"
+            f"{each.source} {text(factor * each.std)}"
             for each in own.sources[:NAMED]
             if each.std >= NOTABLE * (own.tolerances or 0.0)
         ]
-        each = ["-" if part is None else deviation(part * scale) for part in (own.noise, own.tolerances)]
-        rows.append((name, deviation(100.0 * std), *each, ", ".join(sources)))
-    columns = (*left("parameter"), *right("std %", "noise %", "tolerances %"), *left("largest sources, %"))
+        parts = ["-" if part is None else text(factor * part) for part in (std, own.noise, own.tolerances)]
+        rows.append((name, unit, *parts, ", ".join(sources)))
+    columns = (*left("parameter", "unit"), *right("std", "noise", "tolerances"), *left("largest sources"))
     caption = (
-        "noise: also of a misfit that no tolerance explains; tolerances: [tolerances] of the study, else those usual in"
-        " the field; sources: to first order"
+        "%: of the value; noise: also of a misfit that no tolerance explains; tolerances: [tolerances] of the study,"
+        " else those usual in the field; sources: to first order"
     )
     if unknown := len(known) - len(finite):
         caption += f"; {unknown} parameter{'s' if unknown > 1 else ''} of unknown standard deviation left out"
@@ -160,8 +173,10 @@ def budget_table(known: Mapping[str, tuple[float, float]], budgets: Mapping[str,
 
 def budget_sections(result: Result) -> list[Section]:
     """Section on the parts of each standard deviation; empty where all that is stated is exact."""
-    known, budgets = {name: (p.value, p.std_log) for _, name, p in free_values(result)}, result.metrics.uncertainty
-    return section("Uncertainty budget", (None if budgets is None else budget_table(known, budgets),))
+    known, budgets = {name: (p.value, p.unit, p.std) for _, name, p in free_values(result)}, result.metrics.uncertainty
+    return section(
+        "Uncertainty budget", (None if budgets is None else budget_table(result.study.free, known, budgets),)
+    )
 
 
 def further_spring_sections(result: Result) -> list[Section]:

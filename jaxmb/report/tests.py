@@ -44,6 +44,7 @@ from jaxmb.report.modes import (
     pairs_chart,
     true_modes_table,
 )
+from jaxmb.report.parameters import GEOMETRY_UNITS
 from jaxmb.report.section import Cell, Part, Picture, Section, Table, left, number, right, section, table
 
 MOST_TESTS = 3
@@ -487,10 +488,6 @@ def station_table(result: Result) -> Table | None:
         "\u00b1 one standard deviation",
     )
     return found if stations else None
-
-
-GEOMETRY_UNITS = {"m": (1e3, "mm"), "rad": (1e3, "mrad"), "1": (1e6, "ppm of 1")}
-"""Factor and unit in which deviations from the stated geometry are shown."""
 
 
 def geometry_table(result: Result) -> Table | None:

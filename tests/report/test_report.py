@@ -568,11 +568,15 @@ def test_titles_of_panels_have_one_size(result):
     assert {axes.title.get_fontsize() for axes in figure.axes if axes.get_title()} == {7.0}
 
 
-def test_a_budget_without_standard_deviations_is_a_sentence():
-    assert budget_table({"a": (1.0, np.inf)}, {}) == Lines(("no standard deviation is known",))
+def test_a_budget_lists_what_is_known_over_the_value_or_in_its_unit():
+    free = SimpleNamespace(names=("a", "b", "zero.c"), logarithmic=(True, True, False))
+    assert budget_table(free, {"a": (1.0, "m", np.inf)}, {}) == Lines(("no standard deviation is known",))
     own = ParameterBudget(0.1, 0.0, ())
-    caption = budget_table({"a": (1.0, np.inf), "b": (1.0, 0.1)}, {"b": own}).caption
-    assert "; 1 parameter of unknown" in caption
+    found = budget_table(free, {"a": (1.0, "m", np.inf), "b": (2.0, "m", 0.1)}, {"b": own})
+    assert "; 1 parameter of unknown" in found.caption
+    assert found.rows == (("b", "%", "5.0", "5.0", "0.0", ""),)
+    in_mrad = budget_table(free, {"zero.c": (0.0, "rad", 2e-3)}, {"zero.c": ParameterBudget(1e-3, 0.0, ())})
+    assert in_mrad.rows == (("zero.c", "mrad", "2.0", "1.0", "0.0", ""),)
 
 
 def test_what_explains_nothing_has_no_percentage(result):

@@ -127,8 +127,8 @@ def machine_errors(
         for k, axis in enumerate(axes):
             position, rotation = f"position of {frame} along {axis}", f"rotation of {frame} about {axis[-1]}"
             of = (position, "frame_mm", 1e-3) if k < 3 else (rotation, "frame_deg", np.pi / 180.0)
-            if f"frame.{frame}.{axis}" not in named:
-                yield StatedError(*of), right._replace(frame=_at(right.frame, i, k))
+            if (parameter := f"frame.{frame}.{axis}") not in named:
+                yield StatedError(*of, parameter=parameter), right._replace(frame=_at(right.frame, i, k))
     size = float(np.linalg.norm(np.asarray(model.gravity)))
     if size:
         for axis in _across(np.asarray(model.gravity) / size):
@@ -167,11 +167,13 @@ def _of_axes(model: Model, right: MachineErrors, named: Collection[str]) -> Iter
         for across in _across(np.asarray(model.axis)[i]):
             for first, what, kind, size in ((0, "along", "origin_mm", 1e-3), (3, "about", "origin_deg", np.pi / 180.0)):
                 axes = [axis for axis, x in zip(ELASTIC_AXES[first : first + 3], across, strict=True) if abs(x) > 1e-9]
-                if all(f"origin.{name}.{axis}" in named for axis in axes):
+                parameters = [f"origin.{name}.{axis}" for axis in axes]
+                if all(parameter in named for parameter in parameters):
                     continue
                 by = np.zeros_like(right.origin)
                 by[i, first : first + 3] = across
-                yield StatedError(f"axis of {name} {what} {_axis_text(across)}", kind, size), right._replace(origin=by)
+                error = StatedError(f"axis of {name} {what} {_axis_text(across)}", kind, size)
+                yield error._replace(parameter="" if parameters[1:] else parameters[0]), right._replace(origin=by)
 
 
 def _of_bodies(

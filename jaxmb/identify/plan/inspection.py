@@ -11,11 +11,19 @@ import numpy as np
 from jaxtyping import Float
 from threadpoolctl import threadpool_limits
 
-from jaxmb.identify.assess.budget import DescribedTests, ParameterBudget, budget, nonlinear_refit, parameter_budgets
+from jaxmb.identify.assess.budget import (
+    Budget,
+    DescribedTests,
+    ParameterBudget,
+    budget,
+    nonlinear_refit,
+    parameter_budgets,
+)
 from jaxmb.identify.assess.modal_agreement import mode_shares
 from jaxmb.identify.assess.remarks import NOT_PROPAGATED, data_remarks
 from jaxmb.identify.estimation.design import Observability
 from jaxmb.identify.estimation.identifiability import (
+    RANK_TOLERANCE,
     Group,
     Identifiability,
     correlation,
@@ -23,6 +31,8 @@ from jaxmb.identify.estimation.identifiability import (
     groups_by_name,
     identifiability,
     information_rows,
+    inverse_std,
+    scaled_svd,
 )
 from jaxmb.identify.fit.linear import NO_EFFECT
 from jaxmb.identify.fit.problem import final_state
@@ -159,7 +169,7 @@ def inspect(study: Study) -> Inspection:
     known = identifiability(jacobian, weights, prior_std, study.free.needed)
     made = information_rows(jacobian, weights)
     combinations = groups(made, prior_std)
-    budgets, whole_std = None, known.std
+    budgets, whole_std, determined = None, known.std, dict[str, str]()
     if study.tolerances is not None and not study.problem.one_by_one:
         u, model = np.asarray(study.free.encode(values)), study.free.apply(study.model, values)
         stated = budget(
@@ -170,6 +180,7 @@ def inspect(study: Study) -> Inspection:
         )
         budgets = parameter_budgets(stated, study.free, known.std, study.free.slope(values))
         whole_std = np.sqrt(known.std**2 + np.diag(stated.covariance))
+        determined = _determined(stated, jacobian, weights)
     operating_point = OperatingPoint(study.model, study.free, jnp.asarray(study.free.encode(values)))
     linear = (test.linear for test in study.tests if test.linear is not None)
     identifiable = next((s for form in linear if (s := form.combinations(study.model, study.free)) is not None), None)
@@ -184,9 +195,11 @@ def inspect(study: Study) -> Inspection:
         for i, (name, verdict) in enumerate(zip(study.free.names, known.verdict, strict=True)):
             if verdict != "yes" and not reasons[i]:
                 sources = budgets[name].sources
+                largest = [each.source for each in sources[:2]]
+                free = [determined[source] for source in largest if source in determined]
                 reasons[i] = (
-                    "limited by the tolerances of machine and tests, most of all"
-                    f" {listed([each.source for each in sources[:2]])}: a smaller {sources[0].kind} helps most"
+                    f"limited by the tolerances of machine and tests, most of all {listed(largest)}: a smaller"
+                    f" {sources[0].kind} helps most" + (f", or {' and '.join(free)} in [free]" if free else "")
                 )
     return Inspection(
         study=study,
@@ -211,6 +224,18 @@ def inspect(study: Study) -> Inspection:
         observability=observability_of(study, jacobian),
         uncertainty=budgets,
     )
+
+
+def _determined(stated: Budget, jacobian: np.ndarray, weights: np.ndarray) -> dict[str, str]:
+    """Parameters by the error that they would free, of errors that the tests determine to half their tolerance."""
+    scale, rows = inverse_std(weights)[:, None], len(stated.columns)
+    beside = scaled_svd(jacobian * scale, RANK_TOLERANCE).beside(
+        np.pad(stated.columns, ((0, len(scale) - rows), (0, 0))) * scale
+    )
+    known = np.linalg.norm(beside, axis=0) > 2.0
+    return {
+        error.key: error.parameter for error, yes in zip(stated.errors, known, strict=True) if yes and error.parameter
+    }
 
 
 def _values(study: Study) -> tuple[np.ndarray, str]:

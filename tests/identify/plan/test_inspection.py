@@ -161,6 +161,15 @@ def test_deflections_alone(elbow):
     assert elbow.parameters["stiffness.a"].relative_std == pytest.approx(fitted.std_log, rel=0.01)
 
 
+def test_a_tolerance_is_named_with_the_parameter_that_the_tests_determine(tmp_path):
+    """Positions determine the tool point in its plane, whose tolerance limits a length."""
+    simulated = {"rows": 20, "ranges": {"a": [-1.0, 1.0], "b": [-1.0, 1.0]}, "measured": "position"}
+    test = {"kind": "pose", "name": "t", "simulate": simulated, "std_mm": 0.01}
+    free = {"origin.b.x": {"lower": -2e-3, "upper": 2e-3}}
+    found = jaxmb.inspect(study_of(tmp_path, test, free=free, tolerances={"frame_mm": 20.0}))
+    assert "a smaller frame_mm helps most, or frame.tool." in found.parameters["origin.b.x"].why
+
+
 def test_modes_tell_of_themselves_only(tmp_path):
     first_hz = float(study_of(tmp_path, shapes()).tests[0].frequency_hz[0])
     modes = {"kind": "modes", "posture": {"a": 0.2, "b": 0.5}, "frequency_hz": [first_hz], "damping_percent": [1.9],
