@@ -178,7 +178,7 @@ def _columns(model: Model, headings: list[str]) -> dict[str, tuple[int, float]]:
         else:
             names = (*WORDS, *model.coordinates, *(_quantity(model, unit) for unit in UNITS))
             raise ValueError(_unknown(heading, names) + _shared(model, [n for n in UNITS if n in model.coordinates]))
-        unit = unit.strip() or (next(iter(units)) if units in (FORCE, MOMENT) else "")
+        unit = unit.strip(" ()[]") or (next(iter(units)) if units in (FORCE, MOMENT) else "")
         if unit not in units:
             found_unit = f"has the unit '{unit}'" if unit else "has no unit"
             shared = _shared(model, {name}.intersection(UNITS, model.coordinates))

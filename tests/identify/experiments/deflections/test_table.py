@@ -40,6 +40,12 @@ def test_units_are_those_of_the_headings(read):
     assert test.std[0] == pytest.approx([2e-5, 3e-5, 3e-5, *[math.radians(0.01)] * 3], rel=1e-15)
 
 
+def test_units_may_be_in_brackets(read):
+    bracketed = HEAD.replace("q2 deg", "q2 (deg)").replace("fz kN", "fz [kN]")
+    (one,), (other,) = (read(head, "a,45,-90,tool,10,-1.5,3,q6,0.5,-1.25,0.01,0.02") for head in (bracketed, HEAD))
+    assert (one.q.tolist(), one.wrench.tolist()) == (other.q.tolist(), other.wrench.tolist())
+
+
 def test_lines_of_one_test_are_its_points(read):
     tests = read(
         HEAD, "a,45,-90,tool,10,-1.5,3,q6,0.5,-1.25,,", "b,45,-90,,1,2,3,,0.5,,,", "a,,,,,,,tool,0.4,,0.1,0.02"
