@@ -377,8 +377,9 @@ def parameter_chart(result: Result) -> Chart:
             panels.setdefault(scale_of(p.value, p.interval_95, p.unit), []).append((label, name))
     unknown = [label for label, _, p in values if p.interval_95 is None]
     certain = sum(p.identifiable == "yes" and p.interval_95 is not None for *_, p in values)
+    apart = ", stations apart" if len(values) < len(result.study.free.tied) else ""
     return Chart(
-        f"{result.study.name}: {certain} of {len(values)} parameters identified",
+        f"{result.study.name}: {certain} of {len(values)} parameters identified{apart}",
         (
             "95 % intervals, each panel on a scale of its own about the identified values; grey is beyond the bounds"
             + (", green the true value." if result.study.truth else ".")
