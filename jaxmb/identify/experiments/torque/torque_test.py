@@ -284,7 +284,8 @@ class TorqueSource(Source):
         yield from (error for error, _ in self._friction(test))
 
     def _friction(self, test: TorqueTest) -> Iterator[tuple[StatedError, Float[np.ndarray, "r"]]]:
-        """Friction and offsets that the machine may lack, and the effort of each for a size of 1."""
+        """Friction and offsets that the machine may lack, by coefficients that tests of other speeds share, and the
+        effort of each for a size of 1."""
         number, effort = np.asarray(test.coordinate), np.asarray(test.effort)
         for i, name in enumerate(self.coordinates):
             own = number == i
@@ -292,12 +293,18 @@ class TorqueSource(Source):
             most = float(np.abs(speed).max(initial=0.0))
             if not most > 0.0 or not level > 0.0:
                 continue
-            terms = [("Coulomb friction", np.sign(speed)), ("viscous friction", speed / most)]
-            terms += [("offset of the torque", np.where(own, 1.0, 0.0)), ("cubic friction", (speed / most) ** 3)]
-            terms += [("Stribeck friction", stribeck(speed, share * most)) for share in STRIBECK_SPEEDS]
-            for k, (kind, shape) in enumerate(terms):
-                what = kind, name, "N m" if self.revolute[i] else "N"
-                yield error_with_text(f"friction {k} of {name}", _friction_text, *what, size=0.1 * level), shape
+            unit, length = ("N m", "rad") if self.revolute[i] else ("N", "m")
+            terms = [
+                ("Coulomb friction", unit, np.sign(speed)),
+                ("offset of the torque", unit, np.where(own, 1.0, 0.0)),
+            ]
+            terms += [("viscous friction", f"{unit} s/{length}", speed)]
+            terms += [("cubic friction", f"{unit} s^3/{length}^3", speed**3)]
+            for v in 2.0 ** (math.ceil(math.log2(SLOWEST * most)) + np.arange(STRIBECK)):
+                terms += [(f"Stribeck friction below {v:.3g} {length}/s", unit, stribeck(speed, v))]
+            for kind, of, shape in terms:
+                key, size = f"friction of {name}: {kind}", 0.1 * level / float(np.abs(shape).max())
+                yield error_with_text(key, _friction_text, kind, name, of, size=size), shape
 
     def corrected(self, test: Any, model: Model, errors: Mapping[str, float]) -> Any:
         """The test with its description corrected; see `Source`."""
@@ -477,8 +484,8 @@ def samples_at(
     return k, np.where(width > 1.5 * step, np.round(share), share), distance <= 1.5 * step
 
 
-STRIBECK_SPEEDS = (0.03, 0.06, 0.12, 0.25, 0.5)
-"""Candidate Stribeck speeds over the largest speed."""
+SLOWEST, STRIBECK = 0.02, 5
+"""Smallest candidate Stribeck speed over the largest speed, and number of candidates, powers of 2."""
 GRAVITY = 9.80665
 FACTORS = tuple(sign * float(np.log(size)) for size in (GRAVITY, 1000.0) for sign in (1.0, -1.0))
 """Starting values of the logarithm of a factor."""

@@ -260,6 +260,22 @@ def test_friction_that_is_stated_too_small_is_named(tmp_path):
     assert "missing Coulomb friction of q2 (4" in identified(tmp_path, friction=(12.0, 2.0)).doubts[0]
 
 
+def test_missing_viscous_friction_is_one_coefficient_in_tests_of_different_speed(tmp_path):
+    rng, time, tests = np.random.default_rng(3), np.arange(600) / 100.0, []
+    for name, slower in (("fast", 1.0), ("slow", 4.0)):
+        q, v, a = motion(time)
+        tau = torques(q, v / slower, a / slower**2, (0.0, -9.81), 0.0) + rng.normal(scale=0.2, size=q.shape)
+        head = "time_s,q1,q2,q1.torque,q2.torque"
+        table = np.column_stack([slower * time, q + rng.normal(scale=1e-5, size=q.shape), tau])
+        np.savetxt(tmp_path / f"{name}.csv", table, delimiter=",", header=head, comments="")
+        tests.append({"kind": "torque", "name": name, "file": f"{name}.csv", "least_speed": 0.05})
+    (tmp_path / "arm.toml").write_text(tomli_w.dumps({"name": "arm", "body": BODIES, "frame": [TOOL]}))
+    free = {"damping.q1": FREE["damping.*"], "friction.*": FREE["friction.*"]}
+    (tmp_path / "study.toml").write_text(tomli_w.dumps({"machine": "arm.toml", "test": tests, "free": free}))
+    result = jaxmb.identify(jaxmb.load_study(tmp_path / "study.toml"))
+    assert result.doubts[0].startswith("missing viscous friction of q2 (4 N m s/rad) would explain 100 %")
+
+
 def test_smoothed_torques_are_no_missing_friction(tmp_path):
     """They are smaller than Coulomb friction near reversals."""
     smoothed = scipy.signal.butter(4, 10.0, fs=100.0)
