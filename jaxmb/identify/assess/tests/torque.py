@@ -17,6 +17,7 @@ from jaxmb.identify.estimation.identifiability import (
     RANK_TOLERANCE,
     deviations,
     information_rows,
+    propagated_std,
     row_blocks,
     scaled_svd,
 )
@@ -356,12 +357,14 @@ def _deviations(
     Directions without effect on base parameters are assumed known to the width of their bounds: their effect on the
     data is rounding of angles in the machine description, which would otherwise affect the base parameters.
     """
-    weights = estimate.row_weights
-    if estimate.linear is not None:
+    weights, known = estimate.row_weights, estimate.identifiability
+    if estimate.linear is not None and not estimate.goodness.all_by_errors:
         is_data = np.arange(weights.size) < estimate.study.problem.data_rows
         weights = np.where(is_data, estimate.linear.step.misfit.widening**2, 1.0) * weights
     std = deviations(np.concatenate([information_rows(estimate.jacobian, weights), unrelated]), combinations)
-    return np.sqrt(std**2 + np.einsum("bi,ij,bj->b", combinations, estimate.systematic_covariance, combinations))
+    inflated = np.where(np.isfinite(known.std), np.maximum(known.std**2 - np.diag(known.covariance), 0.0), 0.0)
+    added = estimate.systematic_covariance + np.diag(inflated)
+    return np.sqrt(std**2 + np.einsum("bi,ij,bj->b", combinations, added, combinations))
 
 
 def _centres(estimate: Estimate) -> tuple[CentreRow, ...]:
@@ -378,7 +381,7 @@ def _centres(estimate: Estimate) -> tuple[CentreRow, ...]:
         for axis, name, is_known, row in zip("xyz", names[1:], known[1:], share[1:], strict=True):
             centre = own[name] / mass
             slope = (row - centre * share[0]) / mass
-            std = np.sqrt(slope @ estimate.identifiability.covariance @ slope) if is_known and known[0] else np.inf
+            std = propagated_std(slope[None], estimate.identifiability)[0] if is_known and known[0] else np.inf
             if known[0]:
                 found.append(CentreRow(body, axis, centre, float(std)))
     return tuple(found)

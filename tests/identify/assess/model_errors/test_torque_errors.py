@@ -11,6 +11,7 @@ import tomli_w
 import jaxmb
 from jaxmb.identify.assess.hypotheses import Hypothesis, Metric
 from jaxmb.identify.assess.linear_estimate import LinearHypothesisSearch
+from jaxmb.identify.assess.tests.torque import TorqueMetrics
 from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.study.reading.motions import saturation_remarks
 from jaxmb.measurement.motion.record import MotionRecord
@@ -257,7 +258,11 @@ def test_a_rounded_peak_is_no_saturation(resolution):
 
 
 def test_friction_that_is_stated_too_small_is_named(tmp_path):
-    assert "missing Coulomb friction of q2 (4" in identified(tmp_path, friction=(12.0, 2.0)).doubts[0]
+    """Its effect is also part of the standard deviations of base parameters."""
+    result = identified(tmp_path, friction=(12.0, 2.0))
+    assert "missing Coulomb friction of q2 (4" in result.doubts[0]
+    base = {row.name: row.std for row in result.metrics.of(TorqueMetrics).base}
+    assert base == pytest.approx({name: p.std for name, p in result.parameters.items()})
 
 
 def test_missing_viscous_friction_is_one_coefficient_in_tests_of_different_speed(tmp_path):
