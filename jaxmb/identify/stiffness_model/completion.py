@@ -104,13 +104,15 @@ def completion(
     exact = np.where(problem.noise, 0.0, w)
     if np.linalg.eigvalsh(problem.cone.matrices(exact)).min() > 0.0:
         found, chi_square = problem.compliances(exact), 0.0
+    # entries of directions without compliance are 0 but for rounding
+    found = np.where(problem.diagonal > 0.0, np.maximum(found, 0.0), found)
     joints, links = joints_and_links(problem.names, found)
     limit = float(chdtri(len(values), 1.0 - DOUBT))
     return Completion(
         possible=chi_square <= limit,
         freedom=len(problem.names) - len(values),
         chi_square=chi_square,
-        joints={name: max(value, 0.0) for name, value in joints.items()},  # 0 but for rounding
+        joints=joints,
         links=links,
         values=dict(zip(problem.names, found.tolist(), strict=True)),
         limit=limit,
