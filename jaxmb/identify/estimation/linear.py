@@ -1,6 +1,7 @@
 """Weighted linear least squares: bounded, robust, of any rank; and recursive, where samples are not stored."""
 
 import dataclasses
+import functools
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd, without_rounding
+from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, ScaledSvd, scaled_svd, without_rounding
 
 HUBER = 1.345
 BISQUARE = 4.685
@@ -21,26 +22,55 @@ RIDGE = 1e-3
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LinearFit:
-    """Parameters of a linear model with their covariance."""
+    """Parameters of a linear model; their covariance is computed when it is asked for."""
 
     values: Float[np.ndarray, "d"]
-    covariance: Float[np.ndarray, "d d"]
-    """By the stated standard deviations, in the identifiable directions; zero for bound-limited parameters."""
-    std: Float[np.ndarray, "d"]
-    """inf for parameters that are not identifiable, 0 for bound-limited ones."""
     residual: Float[np.ndarray, "m"]
     """Measured minus fitted, in the measurement's units."""
     weights: Float[np.ndarray, "m"]
     """Robust weights, 0 to 1; all 1 without a robust fit."""
-    rank: int
-    singular_values: Float[np.ndarray, "d"]
-    """Of the weighted matrix, columns scaled to length 1, descending."""
+    rows: Float[np.ndarray, "m d"]
+    """The matrix in units of the stated standard deviations, without robust weights."""
     on_bound: Bool[np.ndarray, "d"]
     """Mask of the parameters limited by their bound."""
     weights_converged: bool = True
     """Whether the robust weights converged within `MOST_ROUNDS` rounds."""
     active_set_found: bool = True
     """Whether the active set of the bounds was identified, in up to 100 exchanges per parameter."""
+
+    @functools.cached_property
+    def _svd(self) -> ScaledSvd:
+        return scaled_svd(self.rows * np.sqrt(self.weights)[:, None], RANK_TOLERANCE)
+
+    @property
+    def rank(self) -> int:
+        """Number of identifiable combinations, whether limited by bounds or not."""
+        return self._svd.rank
+
+    @property
+    def singular_values(self) -> Float[np.ndarray, "d"]:
+        """Of the weighted matrix, columns scaled to length 1, descending."""
+        return self._svd.values
+
+    @functools.cached_property
+    def covariance(self) -> Float[np.ndarray, "d d"]:
+        """By the stated standard deviations, in the identifiable directions; zero for bound-limited parameters."""
+        gain = self._inside.gain @ self._inside.range(self.weights.size).T
+        covariance = np.zeros((self.values.size, self.values.size))
+        covariance[np.ix_(~self.on_bound, ~self.on_bound)] = (gain * self.weights) @ gain.T
+        return covariance
+
+    @property
+    def std(self) -> Float[np.ndarray, "d"]:
+        """inf for parameters that are not identifiable, 0 for bound-limited ones."""
+        std = np.sqrt(np.diagonal(self.covariance))
+        std[~self.on_bound] = np.where(self._inside.unknown, np.inf, std[~self.on_bound])
+        return std
+
+    @functools.cached_property
+    def _inside(self) -> ScaledSvd:
+        """Of the parameters that no bound limits."""
+        return scaled_svd((self.rows * np.sqrt(self.weights)[:, None])[:, ~self.on_bound], RANK_TOLERANCE)
 
 
 def linear_fit(
@@ -95,17 +125,11 @@ def linear_fit(
         values, limited, weights, converged, solved = _reweight(rows, right, box, values)
     # the centre plus the distance to a bound may differ from the bound by rounding
     values = np.where(values <= box[0], lower, np.where(values >= box[1], upper, centre + values))
-    weighted = rows * np.sqrt(weights)[:, None]
-    covariance, deviation = _covariance(weighted, weights, limited)
-    svd = scaled_svd(weighted, RANK_TOLERANCE)
     return LinearFit(
         values=values,
-        covariance=covariance,
-        std=deviation,
         residual=measured - matrix @ values,
         weights=weights,
-        rank=svd.rank,
-        singular_values=svd.values,
+        rows=rows,
         on_bound=limited,
         weights_converged=converged,
         active_set_found=solved,
@@ -182,17 +206,6 @@ def tukey_square(variance: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
     z = np.linspace(-8.0, 8.0, 801)
     weights = tukey(size[:, None] * z) * np.exp(-0.5 * z**2)
     return (weights @ z**2 / weights.sum(axis=1))[row]
-
-
-def _covariance(weighted: np.ndarray, weights: np.ndarray, limited: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Covariance [d, d] and standard deviations [d] of a weighted estimate."""
-    d = limited.size
-    svd = scaled_svd(weighted[:, ~limited], RANK_TOLERANCE)
-    gain = svd.gain @ svd.range(weights.size).T
-    covariance, std = np.zeros((d, d)), np.zeros(d)
-    covariance[np.ix_(~limited, ~limited)] = (gain * weights) @ gain.T
-    std[~limited] = np.where(svd.unknown, np.inf, np.sqrt(np.diagonal(covariance)[~limited]))
-    return covariance, std
 
 
 def _check(

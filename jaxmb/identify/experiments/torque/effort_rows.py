@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, without_rounding
+from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd, without_rounding
 from jaxmb.identify.estimation.linear import linear_fit
 from jaxmb.identify.experiments.torque.gears import AT_REST, Gears, drive_rows, elastic_rows, rigid_gears, unloaded
 from jaxmb.identify.parameters.model_parameters import parameters
@@ -276,9 +276,7 @@ def _reversal(rate: Float[np.ndarray, "s ..."], margin: int) -> np.ndarray:
 
 def least_squares(matrix: Float[np.ndarray, "r p"], right: Float[np.ndarray, "r"]) -> Float[np.ndarray, "p"]:
     """Least squares solution of smallest norm, with columns scaled to length 1."""
-    scale = np.linalg.norm(matrix, axis=0)
-    scale = np.where(scale > 0.0, scale, 1.0)
-    return np.linalg.lstsq(matrix / scale, right, rcond=RANK_TOLERANCE)[0] / scale
+    return scaled_svd(matrix, RANK_TOLERANCE).solve(right)
 
 
 def recorded_path(model: Model, record: MotionRecord, start: Float[np.ndarray, "n"]) -> Float[np.ndarray, "k n"]:
