@@ -1,4 +1,5 @@
-"""Metrics of an identification, as records whose fields have the names of result.json."""
+"""Metrics of an identification, as records whose fields have the names of result.json unless they state another
+`key`."""
 
 import dataclasses
 import functools
