@@ -36,6 +36,7 @@ from jaxmb.report.inspection import next_sections
 from jaxmb.report.mode_shapes import at_rest, mode_shape_skeleton
 from jaxmb.report.modes import frequency_unit
 from jaxmb.report.page import REPORT, Page, notebook_html, read_sections, versions_text
+from jaxmb.report.parameters import LARGEST_FACTOR
 from jaxmb.report.result_sections import by_verdict, data_sentences, doubts, sections, to_do
 from jaxmb.report.section import (
     Facts,
@@ -315,9 +316,7 @@ def comparison_table(results: Sequence[Result], names: Sequence[str], changes: d
 
 
 LARGEST_CHANGE = 100.0
-"""Difference in % above which values are compared by their ratio, on a logarithmic axis."""
-LARGEST_FACTOR = 1e3
-"""Largest ratio at the ends of that axis; values and intervals beyond are drawn there."""
+"""Difference in % above which values are compared by their ratio, on a logarithmic axis up to `LARGEST_FACTOR`."""
 
 
 def comparison_chart(results: Sequence[Result], names: Sequence[str], shared: Sequence[str], title: str) -> Chart:

@@ -184,7 +184,7 @@ def scaled_svd(matrix: Float[np.ndarray, "m d"], tolerance: float | None = None,
 
 def identifiability(
     jacobian: Jacobian,
-    row_weights: Float[np.ndarray, "m"],
+    variances: Float[np.ndarray, "m"],
     prior_std: Float[np.ndarray, "d"] | None = None,
     needed: Float[np.ndarray, "d"] | None = None,
 ) -> Identifiability:
@@ -195,7 +195,7 @@ def identifiability(
 
     Args:
         jacobian: of the residuals in units of the noise, rows scaled by sqrt(W), including the prior's rows.
-        row_weights: W of each row.
+        variances: W of each row, in units of the stated noise.
         prior_std: the prior's standard deviations, if any.
         needed: standard deviation that is sufficient, NaN where none is stated.
 
@@ -205,16 +205,16 @@ def identifiability(
     """
     factor = triangular_factor(jacobian[block] for block in row_blocks(jacobian))
     svd = scaled_svd(factor, rows=jacobian.shape[0])
-    covariance = svd.gain @ _weighted(svd, jacobian, row_weights) @ svd.gain.T
+    covariance = svd.gain @ _weighted(svd, jacobian, variances) @ svd.gain.T
     std = np.where(svd.unknown, np.inf, np.sqrt(np.maximum(np.diag(covariance), 0.0)))
     _, singular_values, directions = np.linalg.svd(np.pad(factor, ((0, svd.scale.size - len(factor)), (0, 0))))
     verdict = verdicts(std, limits(prior_std, needed))
     return Identifiability(std, covariance, singular_values, directions.T, prior_std, verdict, needed)
 
 
-def _weighted(svd: ScaledSvd, jacobian: Jacobian, row_weights: np.ndarray) -> Float[np.ndarray, "r r"]:
+def _weighted(svd: ScaledSvd, jacobian: Jacobian, variances: np.ndarray) -> Float[np.ndarray, "r r"]:
     """U^T diag(W) U for the left singular vectors U of a Jacobian."""
-    bases = ((svd.basis(jacobian[block]), row_weights[block]) for block in row_blocks(jacobian))
+    bases = ((svd.basis(jacobian[block]), variances[block]) for block in row_blocks(jacobian))
     return sum(((basis.T * weights) @ basis for basis, weights in bases), start=np.zeros((svd.rank, svd.rank)))
 
 
@@ -259,14 +259,14 @@ class Group(NamedTuple):
     """Number of independent directions."""
 
 
-def information_rows(jacobian: Jacobian, row_weights: Float[np.ndarray, "m"]) -> Float[np.ndarray, "d d"]:
+def information_rows(jacobian: Jacobian, variances: Float[np.ndarray, "m"]) -> Float[np.ndarray, "d d"]:
     """R [d, d] with R^T R = M, the information of the weighted estimate of `identifiability` with covariance M^-1.
 
     With J = U S V^T and U^T diag(W) U = L L^T, R = L^-1 S V^T without squaring S; for unit weights it is the triangular
     factor of J up to a rotation. Stacking the rows of further tests, in units of their noise, adds their information.
     """
     svd = jacobian_svd(jacobian)
-    lower = np.linalg.cholesky(_weighted(svd, jacobian, row_weights))
+    lower = np.linalg.cholesky(_weighted(svd, jacobian, variances))
     rows = np.linalg.solve(lower, svd.values[: svd.rank, None] * svd.right[: svd.rank]) * svd.scale
     return np.pad(rows, ((0, jacobian.shape[1] - svd.rank), (0, 0)))
 

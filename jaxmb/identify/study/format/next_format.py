@@ -5,11 +5,11 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from jaxmb.identify.study.format.test_format import Band, OneOrEach, Points
+from jaxmb.identify.study.format.vibration_format import MOST_LINES
 from jaxmb.machine.values import RISING, CoordinateValue, Name, Part, Positive
 
 MOST_CANDIDATES = 20_000
 """Postures times points times bands."""
-MOST_LINES = 20_000
 
 
 class PointsPart(Part):

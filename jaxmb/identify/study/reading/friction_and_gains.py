@@ -75,17 +75,7 @@ def load_unknown(model: Model, free: Iterable[str]) -> bool:
 
 
 def with_friction(machine: Machine, choice: FrictionChoice) -> Machine:
-    """The machine with the selected terms.
-
-    Raises:
-        NotImplementedError: a term belongs to a motor's shaft.
-    """
-    joints = [joint.name for body in machine.body for joint in body.joint]
-    for term in choice.terms:
-        if term.coordinate not in joints:
-            raise NotImplementedError(
-                f"friction_terms: '{term.coordinate}' is the shaft of a motor, expected terms of joints alone"
-            )
+    """The machine with the selected terms, which are those of joints: shafts of motors have no recorded effort."""
 
     def changed(name: str, there: FurtherFriction | None) -> FurtherFriction | None:
         found = {} if there is None else there.model_dump(exclude_none=True)
