@@ -36,6 +36,7 @@ from jaxmb.report.charts import (
     single,
 )  # fmt: skip
 from jaxmb.report.section import (
+    GEOMETRY_UNITS,
     Cell,
     Lines,
     Picture,
@@ -127,10 +128,6 @@ NAMED = 2
 """Sources of a parameter's uncertainty in the table."""
 NOTABLE = 0.1
 """Part of a standard deviation from which a source is named."""
-
-
-GEOMETRY_UNITS = {"m": (1e3, "mm"), "rad": (1e3, "mrad"), "1": (1e6, "ppm of 1")}
-"""Factor and unit in which deviations from the stated geometry are shown."""
 
 
 def budget_table(

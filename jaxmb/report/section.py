@@ -211,6 +211,10 @@ def hertz(frequency_hz: float) -> str:
     return f"{frequency_hz:.3f}" if frequency_hz >= 1.0 else f"{frequency_hz:.4g}"
 
 
+GEOMETRY_UNITS = {"m": (1e3, "mm"), "rad": (1e3, "mrad"), "1": (1e6, "ppm of 1")}
+"""Factor and unit in which deviations from the stated geometry are shown."""
+
+
 def signed(value: float) -> str:
     """A difference with its sign and three decimals."""
     return f"{value:+z.3f}"

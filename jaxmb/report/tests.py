@@ -44,8 +44,19 @@ from jaxmb.report.modes import (
     pairs_chart,
     true_modes_table,
 )
-from jaxmb.report.parameters import GEOMETRY_UNITS
-from jaxmb.report.section import Cell, Part, Picture, Section, Table, left, number, right, section, table
+from jaxmb.report.section import (
+    GEOMETRY_UNITS,
+    Cell,
+    Part,
+    Picture,
+    Section,
+    Table,
+    left,
+    number,
+    right,
+    section,
+    table,
+)
 
 MOST_TESTS = 3
 """Number of tests of a kind up to which each has a table of modes and figures; more share one of each."""
