@@ -74,7 +74,8 @@ class Solution:
     jacobian: Jacobian
     """Derivative of the residual by u."""
     row_weights: Float[np.ndarray, "m"]
-    """Variance of each residual under the stated noise."""
+    """Variance of each residual under the stated noise: its weight in the fit, 0 for unused rows; in a linear step
+    robust weights included."""
 
     @functools.cached_property
     def compressed(self) -> tuple[Float[np.ndarray, "k"], Float[np.ndarray, "k d"]]:

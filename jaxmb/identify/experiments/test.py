@@ -144,10 +144,11 @@ class Truth:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Source:
-    """Raw data and metadata behind a test, and their possible errors. Kinds of tests derive classes of their own."""
+    """What stands behind a test beside its rows: metadata of the measurement, functions that make the test again from
+    it, and its possible errors. Kinds of tests derive classes of their own."""
 
     modal: ModalAnalysis | None = None
-    """Modal analysis of all measured data."""
+    """Modal analysis of the measured FRFs."""
     frequency_unit: str = "Hz"
     """Unit of frequency in figures and tables."""
     linearized_about: "Callable[[Model], Entry] | None" = None
@@ -158,8 +159,8 @@ class Source:
 
     @property
     def loads(self) -> np.ndarray:
-        """Static wrenches [case, 6] applied to the machine, N and Nm, with a compliant foundation too; empty for other
-        excitation."""
+        """Static wrenches [case, 6] on the machine, N and N m, for which a compliance of the foundation is a possible
+        error; empty for other excitation."""
         return np.zeros((0, 6))
 
     noise_estimated: ClassVar[bool] = False

@@ -159,11 +159,11 @@ class TimeRecord:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MeasuredFrf:
-    """Frequency responses estimated from time records, with remarks."""
+    """Frequency responses of a file, estimated from time records, or computed, with remarks."""
 
     frf_set: FrfSet
     remarks: tuple[str, ...]
-    """Rejected hits with the reason, segments too short for a peak."""
+    """On rejected hits with the reason, segments too short for a peak, units, data that were left out."""
     summary: tuple[str, ...] = ()
     """Averages used, one line per input of hits or one for all."""
     hits: tuple[FrfSet, ...] = ()
@@ -416,7 +416,8 @@ def in_stated_unit(frf_set: FrfSet, unit: str, file: str) -> FrfSet:
         file: name or path from which it was read.
 
     Raises:
-        ValueError: the unit is not one of the set's kind, or the file states another one.
+        ValueError: the unit is not one of the set's kind, or the file states another one that is no default of its
+            format.
     """
     unit_scale(unit, frf_set.kind)
     unstated = {UNKNOWN, SI_UNITS[frf_set.kind]} if Path(file).suffix.lower() in SI_BY_DEFAULT else {UNKNOWN}

@@ -435,7 +435,7 @@ def systematic_errors(estimate: Estimate, entries: Sequence[TorqueEntry]) -> tup
     plus the squared difference of their mean.
 
     Args:
-        estimate: a fit; 0 where it is not linear.
+        estimate: a fit; where it is not linear the covariance is 0.
         entries: the torque tests of its study.
 
     Source: DerSimonian and Laird 1986, "Meta-analysis in clinical trials", of effects that differ between studies.

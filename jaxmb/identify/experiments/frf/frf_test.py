@@ -348,7 +348,7 @@ class FrfSource(Source):
     fitted: FrfSet
     """The fitted FRFs: at the points of the test, in SI, within the band."""
     measured: FrfSet
-    """All measured FRFs, unprocessed, including points used only for mode shapes."""
+    """All measured FRFs in SI at the points of the test and those of mode shapes alone, not synthesized or mirrored."""
     treatment: str
     """Processing before the fit, e.g. "synthesized and mirrored"; empty for none."""
 

@@ -141,6 +141,7 @@ class TorqueTest(Test[Float[Array, "p"]]):
     effort: Float[Array, "r"]
     """Measured efforts, Nm or N."""
     std: Float[Array, "r"]
+    """Noise of each, increased by the root of the correlation length where it was estimated."""
     coordinate: Int[Array, "r"]
     """Index of the coordinate of each row among those measured."""
     own_values: Float[Array, "g"]

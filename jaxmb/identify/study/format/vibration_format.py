@@ -190,8 +190,8 @@ class FrfTestPart(PostureTestPart, RecordedTestPart):
     nodes: dict[str, str] = {}
     """Frame of the machine for each node of the file whose name differs: `{ "1" = "tool" }`."""
     unit: Annotated[str, Field(min_length=1, max_length=40)] | None = None
-    """Unit of the responses if the file states none, `"m/s^2/N"`, `"g/lbf"`; a file that states another one is
-    refused."""
+    """Unit of the responses if the file states none, `"m/s^2/N"`, `"g/lbf"`; another one that a
+    file states is refused, or, if it is the SI unit that its format implies, reported by a remark."""
     symmetrize: Literal["upper", "lower", "mean"] | tuple[str, ...] | None = None
     """Symmetrization of pairs of cross FRFs, each of which then counts as one. `"upper"` mirrors the one above the
     diagonal, `"lower"` the one below, `"mean"` is the mean of both. A list names the response that is kept of some

@@ -166,7 +166,8 @@ def _rebuild(
     settings: RowSettings,
     plain: EffortRows,
 ) -> Rebuild:
-    """`TorqueSource.rebuild` of a test, relative to its equations without selected friction terms."""
+    """`TorqueSource.rebuild` of a test: the regressor of a corrected motion, and the test's constant with the change of
+    that of the equations `plain`."""
 
     names = list(record.names)
     unblurred = dataclasses.replace(record, blurred=0)
