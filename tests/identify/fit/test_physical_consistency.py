@@ -101,7 +101,8 @@ def study_of(machine, draw, free=INERTIAL, count=60, noise=NOISE, own=None, **se
     k, m = effort.shape
     test = TorqueTest("t", names, tuple(parameter_table(model)[n] for n in names), regressor.reshape(k * m, -1),
                       (effort + noise * draw.normal(size=effort.shape)).ravel(), np.full(k * m, max(noise, 1e-9)),
-                      np.tile(np.arange(m), k), np.zeros(0), np.zeros((k * m, 0)))  # fmt: skip
+                      np.tile(np.arange(m), k), np.zeros(0), np.zeros((k * m, 0)),
+                      correlation_length=np.ones(k * m), constant=np.zeros(k * m))  # fmt: skip
     source = Independent(time_s=np.arange(k * m) * 1.0, velocity=np.zeros(k * m), noise_bound=np.full(m, np.inf),
                           coordinates=jaxmb.independent_coordinates(model), revolute=(True,) * m,
                           rebuild=lambda model, **readings: test, gravity=np.asarray(model.gravity),

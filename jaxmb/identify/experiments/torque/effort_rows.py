@@ -122,7 +122,7 @@ class EffortRows(NamedTuple):
     """Of each row's coordinate, rad/s or m/s."""
     measured: tuple[str, ...]
     """Coordinates whose effort was measured."""
-    constant: Float[np.ndarray, "r"] | float = 0.0
+    constant: Float[np.ndarray, "r"]
     """Constant term of columns that are linearized."""
     samples: Samples | None = None
     """None unless `keep_samples`."""

@@ -458,7 +458,7 @@ def _fewer(rows: EffortRows) -> EffortRows:
         coordinate=rows.coordinate[some],
         time_s=rows.time_s[some],
         velocity=rows.velocity[some],
-        constant=np.broadcast_to(rows.constant, rows.effort.shape)[some],
+        constant=rows.constant[some],
         samples=samples._replace(to_rows=lambda part: samples.to_rows(part)[some]),
     )
 

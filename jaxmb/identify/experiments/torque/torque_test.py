@@ -52,8 +52,7 @@ class TorqueNoise(Noise["TorqueTest"]):
     @property
     def correlation_lengths(self) -> Float[np.ndarray, "r"]:
         """Correlation length of each row, by which its variance is inflated."""
-        lengths = self.test.correlation_length
-        return np.ones(self.test.rows) if lengths is None else np.asarray(lengths)
+        return np.asarray(self.test.correlation_length)
 
 
 class TorqueEquations(LinearForm["TorqueTest"]):
@@ -148,13 +147,13 @@ class TorqueTest(Test[Float[Array, "p"]]):
     """Values of the parameters `own_names`."""
     own_columns: Float[Array, "r g"]
     """Their columns."""
+    correlation_length: Float[Array, "r"]
+    """Correlation length of each row in samples, by which the variance `std`^2 is inflated so that correlated samples
+    enter as if independent."""
+    constant: Float[Array, "r"]
+    """Constant term c, from linearized columns."""
     is_robust: bool = eqx.field(static=True, default=False)
     """Whether outliers are down-weighted."""
-    correlation_length: Float[Array, "r"] | None = None
-    """Correlation length of each row in samples, by which the variance `std`^2 is inflated so that correlated samples
-    enter as if independent; None for 1."""
-    constant: Float[Array, "r"] | float = 0.0
-    """Constant term c, from linearized columns."""
     own_names: tuple[str, ...] = eqx.field(static=True, default=())
     """Names of the test's own parameters: gains of drives, and the delay of the torques."""
 
@@ -335,7 +334,7 @@ class TorqueSource(Source):
         have no prediction and an infinite standard deviation.
         """
         std, number = np.array(test.std), np.asarray(test.coordinate)
-        both = np.column_stack([test.regressor, np.broadcast_to(np.asarray(test.constant), number.shape)])
+        both = np.column_stack([test.regressor, np.asarray(test.constant)])
         for i in np.flatnonzero(late).tolist():
             own = np.flatnonzero(number == i)
             k, share, is_near = samples_at(self.time_s[own], self.time_s[own] - late[i])

@@ -175,7 +175,7 @@ def _stacked(parts: Sequence[EffortRows]) -> EffortRows:
         time_s=np.concatenate([part.time_s - part.time_s[0] + t for part, t in zip(parts, starts, strict=False)]),
         velocity=np.concatenate([part.velocity for part in parts]),
         measured=measured,
-        constant=np.concatenate([np.broadcast_to(part.constant, part.effort.shape) for part in parts]),
+        constant=np.concatenate([part.constant for part in parts]),
         samples=Samples(
             regressor=stack(samples.regressor for samples in all_samples),
             velocity=stack(samples.velocity for samples in all_samples),

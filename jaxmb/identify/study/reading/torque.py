@@ -194,8 +194,8 @@ def _rebuild(
         count = len(found.measured)
         # with the readings as stated some samples are at rest
         rows = count * np.searchsorted(found.time_s[::count], plain.time_s) + plain.coordinate
-        regressor, constant = found.regressor[rows], np.broadcast_to(found.constant, found.effort.shape)[rows]
-        constant = np.asarray(test.constant) + constant - plain.constant
+        constant = np.asarray(test.constant) + found.constant[rows] - plain.constant
+        regressor = found.regressor[rows]
         return dataclasses.replace(test, regressor=jax.device_put(regressor), constant=jax.device_put(constant))
 
     return rebuild
@@ -267,7 +267,7 @@ def _torque_test(
         own_columns=jax.device_put(np.zeros((rows.effort.size, 0))),
         is_robust=part.robust,
         correlation_length=jax.device_put(correlation_length),
-        constant=jax.device_put(np.broadcast_to(rows.constant, rows.effort.shape)),
+        constant=jax.device_put(rows.constant),
     )
 
 

@@ -27,7 +27,7 @@ def rows_of(seed: int, rho: float = 0.0, outliers: float = 0.0) -> EffortRows:
     noise = TRUE * (noise + 50.0 * wrong)
     effort = matrix @ draw.normal(size=8) + noise.ravel()
     time = np.repeat(np.arange(COUNT) * 1e-3, 2)
-    return EffortRows(matrix, effort, coordinate, time, np.ones(2 * COUNT), ("q1", "q2"))
+    return EffortRows(matrix, effort, coordinate, time, np.ones(2 * COUNT), ("q1", "q2"), np.zeros(2 * COUNT))
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.8])
@@ -82,7 +82,7 @@ def test_a_joint_that_alone_moves_most_parameters_leaves_fewer_degrees(robust: b
     squares = []
     for _ in range(400):
         effort = matrix @ draw.normal(size=15) + TRUE[coordinate] * draw.normal(size=60)
-        rows = EffortRows(matrix, effort, coordinate, np.arange(60.0), np.ones(60), ("q1", "q2"))
+        rows = EffortRows(matrix, effort, coordinate, np.arange(60.0), np.ones(60), ("q1", "q2"), np.zeros(60))
         noise = effort_noise(rows, robust)
         squares.append(noise.std**2 / noise.correlation_length)
     np.testing.assert_allclose(np.mean(squares, axis=0), TRUE**2, rtol=0.12 if robust else 0.068)

@@ -50,7 +50,7 @@ def rows(extra=None, seed=0):
         effort = effort + extra(v, np.abs(Y[:, :2] @ TRUE[:2]), WARM)
     zero = np.zeros((len(v), 1))
     samples = Samples(Y[:, None], v[:, None], WARM, Y[:, None], zero, lambda part: part[:, 0])
-    return EffortRows(Y, effort, np.zeros(time.size, dtype=int), time, v, ("q",), samples=samples)
+    return EffortRows(Y, effort, np.zeros(time.size, dtype=int), time, v, ("q",), np.zeros(time.size), samples)
 
 
 @pytest.mark.parametrize(
