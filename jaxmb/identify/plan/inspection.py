@@ -32,6 +32,7 @@ from jaxmb.identify.estimation.identifiability import (
     identifiability,
     information_rows,
     inverse_std,
+    jacobian_svd,
     scaled_svd,
 )
 from jaxmb.identify.fit.linear import NO_EFFECT
@@ -249,13 +250,16 @@ def _values(study: Study) -> tuple[np.ndarray, str]:
 
 
 def _jacobian(study: Study, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Derivatives of all residuals by u in units of their noise, and their weights; columns of rounding are 0."""
-    _, jacobian, weights = final_state(study.problem, jnp.asarray(study.free.encode(values)))
-    jacobian = np.array(jacobian)
+    """Derivatives of all residuals by u in units of their noise, and their variances with the known correlation of the
+    noise; columns of rounding are 0."""
+    _, jacobian, weights = map(np.array, final_state(study.problem, jnp.asarray(study.free.encode(values))))
     data = jacobian[: study.problem.data_rows]
     size = np.linalg.norm(data, axis=0)
     data[:, size <= NO_EFFECT * size.max(initial=0.0)] = 0.0
-    return jacobian, np.asarray(weights)
+    svd = jacobian_svd(jacobian)
+    for rows, test in zip(study.problem.row_slices, study.problem.tests, strict=True):
+        weights[rows] *= test.noise.variance_factor(svd.basis(jacobian[rows]), weights[rows])
+    return jacobian, weights
 
 
 def _reasons(

@@ -17,7 +17,7 @@ from jaxmb.identify.plan.inspection import _remarks
 from jaxmb.identify.plan.why import posture_text, why
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import Solver
-from tests.identify.arm import FREE as ARM_FREE, MACHINE as ARM, frf, loads, shapes, study_of
+from tests.identify.arm import FREE as ARM_FREE, MACHINE as ARM, estimate_at, frf, loads, shapes, study_of
 
 KR90 = tomllib.loads((Path(__file__).parents[2] / "reference" / "huynh2020_kr90.toml").read_text())
 NAMES = [f"{family}.{item}" for family in ("stiffness", "damping") for item in KR90["order"]]
@@ -108,6 +108,15 @@ def test_weights_count_as_in_a_fit(narrow):
     weights = {"peaks": 80, "half_width_lines": 2, "elsewhere": 0.5}
     plain, weighted = (deviations(found) for found in (narrow, jaxmb.inspect(made(frf_test(weights=weights)))))
     assert all(weighted[name] > plain[name] for name in plain)
+
+
+@pytest.mark.parametrize("more", [{"cross_axis": 0.1}, {"simulate": {"hits": {}}}])
+def test_correlated_noise_counts_as_in_a_fit(tmp_path, more):
+    """Leakage has one ratio for all lines; an exponential window correlates them."""
+    study = study_of(tmp_path, frf(noise_log_std=0.01, band_hz=[1.0, 25.0], **more))
+    found = jaxmb.inspect(study)
+    fitted = estimate_at(study, study.free.encode(found.values))
+    assert found.known.std == pytest.approx(fitted.std, rel=1e-3)
 
 
 def test_measured_data_do_not_matter(tmp_path):
