@@ -107,3 +107,18 @@ def test_names_in_the_file_are_those_of_the_test(tmp_path):
     test = {"kind": "frf", "file": "h.npz", "outputs": [["tool", "y"]]}
     with pytest.raises(jaxmb.InputError, match=r"'h\.npz': output 'tool y' is not in the set, .* of tool z"):
         study(tmp_path, test=[test])
+
+
+def test_measured_postures_beyond_a_range(tmp_path):
+    """Of a test or of a row of a table; planned ones are not readings."""
+    machine = MACHINE.replace("damping = 20.0", 'damping = 20.0, range = ["-60 deg", "60 deg"]')
+    (tmp_path / "loads.csv").write_text("test,a deg,fy N,dy mm\nu,10,50,0.5\nv,-80,50,0.5\n")
+    modes = {"kind": "modes", "frequency_hz": [3.0], "damping_percent": [1.0], "posture": {"a": "150 deg"}}
+    modes |= {"frequency_std_hz": 0.1, "damping_std_percent": 0.1}
+    remarks = study(tmp_path, machine=machine, test=[modes, {"kind": "deflection", "file": "loads.csv"}]).remarks
+    ranged = [remark for remark in remarks if "beyond its range" in remark]
+    asked = "beyond its range of -1.05 to 1.05 rad: is it in degrees, or counted from another zero?"
+    assert ranged == [f"test 1: a is 2.62 rad, {asked}", f"test 'loads': a ranges from -1.4 to 0.175 rad, {asked}"]
+    planned = {"kind": "modes", "simulate": {"below_hz": 100.0}, "posture": {"a": "150 deg"}}
+    planned |= {"frequency_std_hz": 0.1, "damping_std_percent": 0.1}
+    assert not any("beyond" in remark for remark in study(tmp_path, machine=machine, test=[planned]).remarks)

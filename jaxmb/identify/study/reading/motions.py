@@ -182,27 +182,28 @@ def check_moves(model: Model, record: MotionRecord, start: Float[np.ndarray, "n"
     raise ValueError(f"nothing moves ({', '.join(record.names)}), expected a motion that excites the parameters{said}")
 
 
-def beyond_range(machine: Machine, record: MotionRecord, recorded: bool) -> tuple[list[str], bool]:
+def beyond_range(
+    machine: Machine, names: Sequence[str], position: Float[np.ndarray, "t n"], recorded: bool
+) -> tuple[list[str], bool]:
     """A sentence on coordinates that leave their `range`, and whether one travels further than its range permits for
     any zero, which the machine cannot do.
 
     Args:
         machine: with `range` of its coordinates.
-        record: of its motion.
-        recorded: whether the motion was recorded rather than simulated, so that unit and zero may be wrong.
+        names: of the coordinates.
+        position: their values along a motion, or in some postures.
+        recorded: whether they were recorded rather than simulated, so that unit and zero may be wrong.
     """
     own, found, too_far = {part.name: part for part in machine.moving_parts}, list[str](), False
-    for name, column in zip(record.names, record.position.T, strict=True):
+    for name, column in zip(names, position.T, strict=True):
         low, high = own[name].range or (-np.inf, np.inf)
         lowest, highest, width = float(column.min()), float(column.max()), high - low
         too_far |= recorded and highest - lowest > TOO_FAR * width
         if lowest < low - BEYOND * width or highest > high + BEYOND * width:
             unit, wrong = ("rad", "degrees") if own[name].type == "revolute" else ("m", "mm")
             asked = f": is it in {wrong}, or counted from another zero?" if recorded else ""
-            found.append(
-                f"{name} ranges from {lowest:.3g} to {highest:.3g} {unit}, beyond its range of {low:.3g} to"
-                f" {high:.3g} {unit}{asked}"
-            )
+            at = f"is {lowest:.3g}" if lowest == highest else f"ranges from {lowest:.3g} to {highest:.3g}"
+            found.append(f"{name} {at} {unit}, beyond its range of {low:.3g} to {high:.3g} {unit}{asked}")
     return [listed(found)] if found else [], too_far
 
 

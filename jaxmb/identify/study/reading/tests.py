@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 
 from jaxmb.identify.experiments.test import Entry
+from jaxmb.identify.experiments.torque.torque_test import TorqueTest
 from jaxmb.identify.study.context import ReadingContext
 from jaxmb.identify.study.format.next_format import AnyNextPart, NextMotionPart, NextPart
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.format.test_format import TestPart
 from jaxmb.identify.study.reading.deflections import read_deflection_test
+from jaxmb.identify.study.reading.motions import beyond_range
 from jaxmb.identify.study.reading.poses import read_pose_test
 from jaxmb.identify.study.reading.torque import read_torque_test
 from jaxmb.identify.study.reading.vibration import read_frf_test, read_modes_test
@@ -52,7 +54,10 @@ def read_tests(file: StudyFile, context: ReadingContext) -> list[Entry]:
         fitted = tuple(found) if part.role == "check" else ()
         own = context._replace(noise_seed=_seed_of(context.noise_seed, part, number), fitted=fitted)
         with error_location(display_name(label)):
-            found += READERS[part.kind](part, label, own)
+            read = READERS[part.kind](part, label, own)
+        if part.simulate is None:
+            _warn_of_ranges(label, read, context)
+        found += read
     _warn_of_repeated_rows(found, dict(zip(names, (part.source_file for part in file.test), strict=True)))
     if all(entry.role == "check" for entry in found):
         raise ValueError("every test has the role 'check', expected one to fit")
@@ -89,6 +94,14 @@ def test_names(parts: Sequence[TestPart]) -> list[str]:
         part.name or (stem if stem and taken.count(stem) == 1 else number)
         for part, stem, number in zip(parts, stems, numbered, strict=True)
     ]
+
+
+def _warn_of_ranges(label: str, entries: Sequence[Entry], context: ReadingContext) -> None:
+    """Warn of measured postures beyond the ranges of coordinates; recorded motions have doubts of their own."""
+    if not isinstance(entries[0].test, TorqueTest):
+        q = np.concatenate([np.atleast_2d(entry.test.q) for entry in entries])
+        for text in beyond_range(context.unlocked_machine, context.model.coordinates, q, recorded=True)[0]:
+            warnings.warn(f"{display_name(label)}: {text}", stacklevel=2)
 
 
 def _warn_of_repeated_data(names: Sequence[str], parts: Sequence[TestPart]) -> None:

@@ -277,7 +277,7 @@ def _source(
 ) -> TorqueSource:  # fmt: skip
     """Metadata of the record of a test, and doubts about its motion."""
     used, recorded = _used(record, motion), part.simulate is None
-    beyond, too_far = beyond_range(context.unlocked_machine, record, recorded)
+    beyond, too_far = beyond_range(context.unlocked_machine, record.names, record.position, recorded)
     saturated = saturation_remarks(record) if recorded else []
     return TorqueSource(
         time_s=rows.time_s,
