@@ -224,8 +224,6 @@ class _Writer:
         ElementTree.SubElement(self.root, "compiler", angle="radian", autolimits="true")
         ElementTree.SubElement(self.root, "option", gravity=numbers_text(machine.gravity))
         self.body: dict[str, Element] = {GROUND: ElementTree.SubElement(self.root, "worldbody")}
-        self.offset: dict[str, np.ndarray] = {GROUND: np.eye(4)}
-        """Pose of each body's own frame in MuJoCo's."""
         self.frames = {frame.name: frame for frame in machine.frame}
         self.changed = list(changed)
         self.controls: dict[str, float] = {}
@@ -245,13 +243,13 @@ class _Writer:
         for body in by_level(self.machine.body, lambda body: body.parent, self.body):
             self._add_body(body, carried.get(body.name, np.zeros((3, 3))))
         for frame in self.machine.frame:
-            pose = self.offset[frame.body] @ origin_matrix(frame.origin) @ deviation_matrix(frame.deviation)
+            pose = origin_matrix(frame.origin) @ deviation_matrix(frame.deviation)
             _add_rod(self.body[frame.body], pose)
             ElementTree.SubElement(self.body[frame.body], "site", {"name": frame.name} | _placed(pose))
         for payload in self.machine.payload:
             carrier, pose = self._carrier(payload.frame, actual=False)
             element = ElementTree.SubElement(self.body[carrier], "body", {"name": payload.name} | _placed(pose))
-            self._add_inertia(element, payload, np.eye(4), np.zeros((3, 3)))
+            self._add_inertia(element, payload, np.zeros((3, 3)))
         self._add_tendons()
         self._add_equalities()
         self._add_actuators()
@@ -279,25 +277,27 @@ class _Writer:
         return found
 
     def _add_body(self, body: Body, rotors: np.ndarray) -> None:
-        pose = self.offset[body.parent] @ origin_matrix(body.origin)
+        pose = origin_matrix(body.origin)
         if body.joint:
             if _rotates(body.joint[0]) and (shaft := body.joint[0].shaft) is not None:
                 self._add_rotor(body, shaft, pose)
             pose = pose @ deviation_matrix(body.joint[0].origin_deviation)
-        _add_rod(self.body[body.parent], pose)
-        element = ElementTree.SubElement(self.body[body.parent], "body", {"name": body.name} | _placed(pose))
-        offset = np.eye(4)
+        offset, joints = np.eye(4), list[tuple[Coordinate, np.ndarray]]()
         for k, c in enumerate(body.joint):
             offset = offset @ deviation_matrix(c.origin_deviation) if k else offset
             if c.locked:
                 offset = offset @ motion_matrix(c.type, c.axis, self.q[c.name] + c.zero)
             else:
-                element.append(self._joint(c, offset))
-        self.body[body.name], self.offset[body.name] = element, offset
-        self._add_inertia(element, body, offset, rotors)
-        if not np.array_equal(offset, np.eye(4)) or body.frame_deviation != EXACT:
-            pose = offset @ deviation_matrix(body.frame_deviation)
-            ElementTree.SubElement(element, "site", {"name": body.name} | _placed(pose))
+                joints.append((c, offset))
+        pose = pose @ offset
+        _add_rod(self.body[body.parent], pose)
+        element = ElementTree.SubElement(self.body[body.parent], "body", {"name": body.name} | _placed(pose))
+        element.extend(self._joint(c, np.linalg.inv(offset) @ before) for c, before in joints)
+        self.body[body.name] = element
+        self._add_inertia(element, body, rotors)
+        if body.frame_deviation != EXACT:
+            site = {"name": body.name} | _placed(deviation_matrix(body.frame_deviation))
+            ElementTree.SubElement(element, "site", site)
 
     def _add_rotor(self, body: Body, shaft: Coordinate, pose: np.ndarray) -> None:
         element = ElementTree.SubElement(
@@ -308,7 +308,7 @@ class _Writer:
         element.append(self._joint(shaft.model_copy(update={"rotor_inertia": 0.0}), np.eye(4)))
 
     def _joint(self, c: Coordinate, offset: np.ndarray) -> Element:
-        """A hinge or slide behind the pose `offset` of the body."""
+        """A hinge or slide at a pose in its body."""
         values: dict[str, float] = {"frictionloss": c.friction, "armature": c.rotor_inertia, "ref": 0.0 - c.zero}
         limits = () if c.effort_limit is None else (-c.effort_limit, c.effort_limit)
         if c.range is not None and not c.range[0] <= self.q[c.name] <= c.range[1]:
@@ -328,8 +328,8 @@ class _Writer:
         }
         return Element("joint", {key: value for key, value in attributes.items() if value})
 
-    def _add_inertia(self, element: Element, rigid: RigidMass, offset: np.ndarray, rotors: np.ndarray) -> None:
-        turn, own = offset[:3, :3], rigid.central_inertia - rotors
+    def _add_inertia(self, element: Element, rigid: RigidMass, rotors: np.ndarray) -> None:
+        own = rigid.central_inertia - rotors
         moments, axes = np.linalg.eigh(own)
         beyond = rigid.mass == 0.0 or moments[0] < 0.0 or moments[0] + moments[1] < moments[2] * (1.0 - 1e-9)
         if np.any(rotors) and beyond:
@@ -346,23 +346,19 @@ class _Writer:
                 f"inertia of {rigid.name} raised by {np.max(raised - moments):.2g} kg m^2 for MuJoCo's triangle"
                 " inequality"
             )
-        tensor = turn @ axes @ np.diag(raised * (1.0 + 1e-14)) @ axes.T @ turn.T
-        tensor = turn @ own @ turn.T if np.array_equal(raised, moments) else tensor
-        center = offset[:3, 3] + turn @ np.array(rigid.center_of_mass)
+        tensor = own if np.array_equal(raised, moments) else axes @ np.diag(raised * (1.0 + 1e-14)) @ axes.T
         full = 0.5 * (tensor + tensor.T)[[0, 1, 2, 0, 0, 1], [0, 1, 2, 1, 2, 2]]
-        ElementTree.SubElement(
-            element, "inertial", pos=numbers_text(center), mass=repr(float(rigid.mass)), fullinertia=numbers_text(full)
-        )
+        center, mass = numbers_text(rigid.center_of_mass), repr(float(rigid.mass))
+        ElementTree.SubElement(element, "inertial", pos=center, mass=mass, fullinertia=numbers_text(full))
 
     def _carrier(self, frame: str, actual: bool = True) -> tuple[str, np.ndarray]:
         """Body of a frame, and the frame's stated or actual pose in MuJoCo's frame of that body."""
         if frame in self.frames:
             part = self.frames[frame]
-            pose = self.offset[part.body] @ origin_matrix(part.origin)
+            pose = origin_matrix(part.origin)
             return part.body, pose @ deviation_matrix(part.deviation) if actual else pose
-        deviation = {b.name: b.frame_deviation for b in self.machine.body}.get(frame, EXACT)
-        pose = self.offset[frame]
-        return frame, pose @ deviation_matrix(deviation) if actual else pose
+        deviation = {b.name: b.frame_deviation for b in self.machine.body}.get(frame, EXACT) if actual else EXACT
+        return frame, deviation_matrix(deviation)
 
     def _site(self, name: str, frame: str, shift: Sequence[float] = (0.0, 0.0, 0.0)) -> str:
         """Name of a further site in a frame."""

@@ -124,6 +124,21 @@ def test_read_back(written):
     np.testing.assert_allclose(jaxmb.frame_pose(after, q1, "tool"), jaxmb.frame_pose(before, q0, "tool"), atol=1e-12)
 
 
+def test_frames_of_bodies_are_read_back(tmp_path):
+    """Also behind a locked coordinate, or the deviation of a second one; a deviation of the frame itself is a site."""
+    rail, cart, *_ = SLIDER["body"]
+    eye = {"name": "eye", "parent": "cart", "origin": {"xyz": [0.1, 0.2, 0.3]}}
+    others = {"frame": [], "payload": [], "spring": [], "transmission": [], "posture": {"fixed": 0.5, "x": 0.1}}
+    for deviation, name in (([0.0] * 6, "cart"), (cart["frame_deviation"], "cart_site")):
+        machine = changed(body=[rail, cart | {"frame_deviation": deviation}, eye], **others)
+        jaxmb.write_mjcf(machine, tmp_path / "cart.xml")
+        before, after = (jaxmb.build_model(each) for each in (machine, jaxmb.load_machine(tmp_path / "cart.xml")))
+        q0, q1 = jaxmb.reference_posture(before), jaxmb.reference_posture(after)
+        for own, read in (("rail", "rail"), ("cart", name), ("eye", "eye")):
+            pose = jaxmb.frame_pose(before, q0, own)
+            np.testing.assert_allclose(jaxmb.frame_pose(after, q1, read), pose, atol=1e-12)
+
+
 def test_another_posture(tmp_path):
     """Springs carry the weight in the posture that is asked for."""
     path = tmp_path / "arm.xml"
