@@ -1,6 +1,7 @@
 """Machines written as MJCF, the format of MuJoCo."""
 
 import importlib.util
+import math
 import os
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -371,8 +372,9 @@ class _Writer:
         for c, motor, shaft in self.machine.drives:
             if not motor.locked:
                 rest = self.q[c.name] - self.q[shaft.name] / motor.ratio + self.hold[c.name] / c.stiffness
-                values = {"stiffness": c.stiffness, "damping": c.damping, "springlength": rest}
-                _add_fixed(tendons, f"{c.name}/gear", {c.name: 1.0, shaft.name: -1.0 / motor.ratio}, values)
+                sign = math.copysign(1.0, rest)  # of a positive length, since MuJoCo takes -1 as none
+                values = {"stiffness": c.stiffness, "damping": c.damping, "springlength": abs(rest)}
+                _add_fixed(tendons, f"{c.name}/gear", {c.name: sign, shaft.name: -sign / motor.ratio}, values)
         below = {
             joint.attrib["name"]: {further.attrib["name"] for further in body.iter("joint")}
             for body in self.body[GROUND].iter("body")

@@ -148,6 +148,23 @@ def test_another_posture(tmp_path):
     assert jaxmb.reference_posture(model)[names.index("z2")] == pytest.approx(np.radians(20.0))
 
 
+def test_a_gear_is_at_rest_at_any_posture(tmp_path):
+    """MuJoCo takes a spring length of -1 as none: it is determined from the reference."""
+    motor = {"stiffness": 1e4, "motor": {"inertia": 1e-4, "ratio": 100.0, "axis": [0.0, 0.0, 1.0]}}
+    body = {"name": "a", "mass": 3.0, "inertia_products": {"xx": 1.0, "yy": 1.0, "zz": 1.0}}
+    machine = jaxmb.Machine.model_validate(
+        {"name": "arm", "body": [body | {"joint": [{"name": "q", "axis": [0.0, 0.0, 1.0]} | motor]}]}
+    )
+    for posture in (-1.0, 1.0):
+        jaxmb.write_mjcf(machine, tmp_path / "arm.xml", {"q": posture})
+        m = mujoco.MjModel.from_xml_path(str(tmp_path / "arm.xml"))
+        data = mujoco.MjData(m)
+        mujoco.mj_resetDataKeyframe(m, data, 0)
+        mujoco.mj_forward(m, data)
+        assert np.abs(data.qacc).max() < 1e-6
+    assert jaxmb.load_machine(tmp_path / "arm.xml").drives[0][1].ratio == pytest.approx(100.0)
+
+
 def changed(**more):
     return jaxmb.Machine.model_validate(SLIDER | more)
 
