@@ -1,6 +1,7 @@
 """Modal models as universal files: dataset 55, one for each mode, and the positions of its nodes."""
 
 import os
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -24,7 +25,8 @@ def write_modal_model(
 
     Eigenvalues are in rad/s, modal A is the scale of the residues, Q = 1 / a with R_oi = Q shape_o shape_i, in SI units
     unless that of the FRFs is unknown, and 1 where no force was measured at a sensor; modal B is -a lambda. Points
-    whose name is no node number have numbers after the highest one, which ID line 4 lists. The format has six digits.
+    whose name is no node number have numbers after the highest one, which ID lines 4 and 5 list as far as they go. The
+    format has six digits.
 
     Args:
         path: of the file.
@@ -43,7 +45,8 @@ def write_modal_model(
     dofs = [(node, direction or 1) for node, direction in map(node_and_direction, points)]
     number = _node_numbers([node for node, _ in dofs])
     width = 6 if any(abs(direction) > 3 for _, direction in dofs) else 3
-    names = "; ".join(f"{n} {node}" for node, n in number.items() if str(n) != node)[:80]
+    names = "; ".join(f"{n} {node}" for node, n in number.items() if str(n) != node)
+    listed = textwrap.wrap(names or "NONE", 80, max_lines=2, placeholder=" ...", break_on_hyphens=False)
     placed = {str(number[node]): position for node, position in (nodes or {}).items() if node in number}
     text = units_dataset() + (nodes_dataset(placed) if placed else "")
     for r, (eigenvalue, a) in enumerate(zip(model.eigenvalue, _modal_a(model), strict=True)):
@@ -57,7 +60,7 @@ def write_modal_model(
             f"{frequency_hz:.9g} Hz, damping ratio {-np.real(eigenvalue) / abs(eigenvalue):.9g}",
             "NONE",
         ]
-        text += f"{MARK}{55:6d}\n" + "".join(f"{line:80}\n" for line in (*ids, names or "NONE", "NONE"))
+        text += f"{MARK}{55:6d}\n" + "".join(f"{line:80}\n" for line in [*ids, *listed, "NONE"][:5])
         kind = SIX_DOF if width == 6 else THREE_DOF
         text += _whole(STRUCTURAL, COMPLEX_EIGENVALUE, kind, DISPLACEMENT, COMPLEX, width)
         text += _whole(2, 6, 1, r + 1) + _real(_parts([eigenvalue, a, -a * eigenvalue]))

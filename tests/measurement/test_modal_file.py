@@ -56,6 +56,20 @@ def test_modal_a_of_a_roving_hammer(tmp_path):
         np.testing.assert_allclose(shape[2] * shape / each["modal_a"], expected, atol=1e-3 * np.abs(expected).max())
 
 
+@pytest.mark.parametrize(("nodes", "complete"), [(11, True), (30, False)])
+def test_numbers_of_named_nodes_are_listed(tmp_path, nodes, complete):
+    """In two lines of 80 characters, of more nodes the first ones, none with a part of its name."""
+    names = [f"section{k}" for k in range(1, nodes + 1)]
+    s = 2j * np.pi * FREQUENCY_HZ[:, None, None]
+    h = np.linspace(0.1, 1.0, nodes)[:, None] / (s**2 + s + (2.0 * np.pi * 15.0) ** 2)
+    model = jaxmb.modal_analysis(jaxmb.FrfSet(FREQUENCY_HZ, h, "receptance", [f"{n} z" for n in names], ["1 z"])).model
+    jaxmb.write_modal_model(tmp_path / "modes.uff", model)
+    (mode,) = (each for each in pyuff.UFF(str(tmp_path / "modes.uff")).read_sets() if each["type"] == 55)
+    *listed, last = f"{mode['id4']} {mode['id5']}".split("; ")
+    assert listed == [f"{k} {name}" for k, name in enumerate(names, start=1)][: len(listed)]
+    assert (last == f"{nodes} {names[-1]}") if complete else last.endswith("...")
+
+
 def history(values, rate, **more):
     return {"type": 58, "func_type": 1, "rsp_node": 1, "rsp_dir": 1, "ref_node": 1, "ref_dir": 1, "data": values,
             "x": np.arange(len(values)) / rate, "id1": "a", "rsp_ent_name": "NONE", "ref_ent_name": "NONE",
