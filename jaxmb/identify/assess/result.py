@@ -109,7 +109,7 @@ class Mode(NamedTuple):
     damped_frequency_hz: float
     damping_ratio: float
     frequency_std_hz: float = math.nan
-    """Standard deviation due to the noise alone, to first order; inf where the mode depends on a direction of u without
+    """Standard deviation without tolerances, to first order; inf where the mode depends on a direction of u without
     effect on the data, and where the fit does not reproduce the data."""
     damping_ratio_std: float = math.nan
 
