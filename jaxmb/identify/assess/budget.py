@@ -45,6 +45,10 @@ NAMED = 5
 TRIED, NONLINEAR = 4, 0.2
 """Draws that are refitted in any case, and largest difference of a refit from the linear effect up to which the effect
 of stated errors counts as linear: of the parameters over their standard deviation, of the residual over the noise."""
+WIDE_PRIOR = 100.0
+"""Standard deviation, over the width of its bounds, of a prior of each parameter in refits. It holds directions without
+effect on the data, along which rounding would let errors of the description move the estimate by any size, or end a
+refit early; the standard deviation of a parameter known to a width is smaller by 5e-5 of it."""
 DRAWS = 48
 """Refits where it does not; a standard deviation from so many has an error of a tenth."""
 
@@ -294,7 +298,7 @@ def _drawn(
     linear, rows = np.sqrt(np.diag(found.covariance)), len(found.columns)
     normal = np.random.default_rng(seed).normal(size=(DRAWS, len(found.errors)))
     draws = np.where([error.bounds[0] < 0.0 for error in found.errors], normal, np.abs(normal))
-    whole = np.hypot(linear, np.where(np.isfinite(std), std, 0.0))
+    whole = np.hypot(linear, std)
     basis, is_linear = jacobian_svd(jacobian).basis(jacobian), False
     changes, curvature = list[np.ndarray](), list[np.ndarray]()
     for z in draws:
@@ -330,16 +334,21 @@ def linear_refit(jacobian: Float[np.ndarray, "m d"]) -> Refit:
 
 
 def nonlinear_refit(problem: Problem, u: Float[np.ndarray, "d"], change: Float[np.ndarray, "m"]) -> Refitted:
-    """Refit of an estimate to noise-free data with a residual at u."""
+    """Refit of an estimate to noise-free data with a residual at u, with a wide prior as in linear studies."""
     there = np.asarray(final_state(problem, jax.device_put(u))[0])
-    offset = there - np.pad(change, (0, there.size - change.size))
+    offset, prior = there - np.pad(change, (0, there.size - change.size)), wide_prior(problem.free)
 
     def displaced(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         residual, jacobian, _ = final_state(problem, jax.device_put(x))
-        return np.asarray(residual) - offset, np.asarray(jacobian)
+        return np.append(np.asarray(residual) - offset, prior @ (x - u)), np.concatenate([np.asarray(jacobian), prior])
 
     x, residual = host_minimum(displaced, u, np.minimum(problem.free.lower, u), np.maximum(problem.free.upper, u))
-    return x - u, residual
+    return x - u, residual[: there.size]
+
+
+def wide_prior(free: FreeParameters) -> Float[np.ndarray, "d d"]:
+    """Rows of `WIDE_PRIOR`."""
+    return np.diag(1.0 / (WIDE_PRIOR * (np.asarray(free.upper) - np.asarray(free.lower))))
 
 
 def with_excess(

@@ -20,6 +20,7 @@ from jaxmb.identify.assess.budget import (
     joint_residual,
     linear_refit,
     nonlinear_refit,
+    wide_prior,
     with_excess,
 )
 from jaxmb.identify.assess.corrected import Corrected, JointFit, joint_fit
@@ -49,10 +50,6 @@ LARGER_NOISE = 2.0
 """Line-to-line scatter, as a variance over that of the stated noise, above which it may be most of a misfit."""
 SYSTEMATIC = 0.05
 """Systematic fraction of the variance of the residual above which the fit does not reproduce its data."""
-WIDE_PRIOR = 100.0
-"""Standard deviation, over the width of its bounds, of a prior of each parameter in the budget of a linear study. It
-holds directions without effect on the data, along which rounding would let errors of the description move the estimate
-by any size; the standard deviation of a parameter known to a width is smaller by 5e-5 of it."""
 LEAST_LOG_RESIDUAL, LEAST_RESIDUAL = 1e-4, 0.1
 """Residual of log H, and residual over stated noise, below which a systematic fraction is ignored."""
 
@@ -244,9 +241,8 @@ def _effect_of_errors(
     else:  # the chi-square is that of all tests
         rows, noise = (slice(0, problem.data_rows),), np.pad(step.variances, (0, solution.u.size), constant_values=1.0)
         factor, std = np.sqrt(step.robust_weight[: problem.data_rows]), step.identifiability.std
-        widths = np.asarray(study.free.upper) - np.asarray(study.free.lower)
-        residual = np.pad(residual, (0, widths.size))
-        jacobian = np.concatenate([jacobian, np.diag(1.0 / (WIDE_PRIOR * widths))])
+        residual = np.pad(residual, (0, solution.u.size))
+        jacobian = np.concatenate([jacobian, wide_prior(study.free)])
         refit = linear_refit(jacobian)
     point = residual, _within_bounds(study, solution.u, residual, jacobian)
     found = budget(tests, refit, jacobian, std, solution.seed, factor)
