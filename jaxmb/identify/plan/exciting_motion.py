@@ -22,7 +22,7 @@ from jaxmb.identify.experiments.torque.effort_rows import closed_from
 from jaxmb.identify.experiments.torque.gears import brakes_released, drives_of, shaft_names, without_effect_on_drives
 from jaxmb.identify.experiments.torque.torque_test import TorqueEntry, torque_entries
 from jaxmb.identify.parameters.free_parameters import affine_map, values_by_name
-from jaxmb.identify.plan.candidates import OperatingPoint, Planned, proposal_toml
+from jaxmb.identify.plan.candidates import OperatingPoint, Planned, proposal_toml, triangular_information
 from jaxmb.identify.plan.motion_information import (
     FINE,
     SAMPLES,
@@ -442,7 +442,7 @@ def plan_motion(study: Study, operating_point: OperatingPoint, made: Float[np.nd
     columns = affine_map(study.model, study.free, base.parameters)[0] * size
     sought = MotionProblem(study.free.names, size, columns, weight, rate_hz, made, base)
     found = found_motion(study.machine, study.model, part, sought)
-    rows = np.concatenate([made, found.rows])
+    rows = np.concatenate([made, triangular_information(found.rows)])
     proposed = NextMotion(
         part=part,
         like=like.name,

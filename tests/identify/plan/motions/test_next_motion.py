@@ -90,6 +90,22 @@ def test_wrong_next(tmp_path, tests, changes, sentence):
         jaxmb.inspect(study(tmp_path, *tests, next=NEXT | changes))
 
 
+def test_a_parameter_without_effect_is_not_identifiable_after_the_motion():
+    """Rounding gave it a standard deviation of 1e13 times the width of its bounds."""
+    limits = {f"z{k}": {"range": [-1.0, 1.0], "speed": 2.0} for k in (1, 2, 3)}
+    hold = {f"stiffness.z{k}": 0.0 for k in (1, 2, 3)}
+    simulate = {"duration_s": 2.0, "rate_hz": 20.0, "parameters": hold, "motion": {"z2": {"sine": [0.5]}}}
+    data = {
+        "machine": "manipulator-3r",
+        "test": [{"kind": "torque", "cutoff_hz": 5.0, "torque_std": 20.0, "simulate": simulate}],
+        "free": {f"first_moment.link2.{axis}": {"lower": -500.0, "upper": 500.0} for axis in "xz"},
+        "hold": hold, "next": {"kind": "torque", "base_hz": 0.5, "starts": 1, "steps": 2, "limits": limits},
+    }  # fmt: skip
+    found = jaxmb.inspect(jaxmb.make_study(data, "arm")).parameters
+    assert found["first_moment.link2.x"].next_std < 1.0
+    assert found["first_moment.link2.z"].next_std == np.inf
+
+
 def test_base_parameters_follow_a_free_mass(tmp_path):
     """A free mass scales the first moment and inertia of its body: by finite differences of the machine's numbers."""
     free = {"mass.fore": {"lower": 1.0, "upper": 50.0, "initial": 8.0}}
