@@ -289,6 +289,7 @@ def test_what_nothing_tells_is_left_out():
         ({"postures": RANGES, "bands_hz": [[1.0, 30.0]], "step_hz": [1, 2]}, "step_hz has 2 entries for 1 bands"),
         ({"postures": RANGES, "bands_hz": [[30.0, 1.0]], "step_hz": 1.0}, "expected it above 0 and ascending"),
         ({"postures": RANGES, "points": [[["hand", "x"]]]}, "'hand'"),
+        ({"postures": RANGES, "points": [[["tool", "x"], ["tool", "x"]]]}, "points hold the point 'tool x' twice"),
         ({"postures": RANGES, "like": "other"}, "like: frf test 'other' does not exist"),
         ({"postures": RANGES, "criterion": "E"}, "criterion: found \"E\", expected 'A' or 'D'"),
         ({"postures": RANGES, "count": 0}, "count: found 0"),

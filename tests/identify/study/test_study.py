@@ -265,6 +265,8 @@ MODES = {"kind": "modes", "frequency_hz": [5.0, 9.0], "damping_percent": [1.0, 2
         ([MODES | {"content": [["a"], ["c"]]}], {}, "content of mode 2: coordinate 'c' does not exist"),
         ([MODES | {"frequency_hz": [1.0, 2.0, 3.0], "damping_percent": [1.0] * 3}], {},
          "3 modes were measured, but the machine has only 2 coordinates"),
+        ([MODES | {"outputs": [["tool", "x"]] * 2, "shapes": [[1.0, 0.5]] * 2}], {},
+         "outputs holds the point 'tool x' twice, expected it once"),
         ([], {"free": {"stifness.*": FREE["stiffness.*"]}},
          r"\[free\]: parameter or pattern 'stifness.\*' does not exist, did you mean 'stiffness.\*'\?"),
         ([], {"free": {"stiffnes.c": FREE["stiffness.*"]}}, r"did you mean 'stiffness.a'\? expected"),

@@ -24,6 +24,7 @@ from jaxmb.mechanics.compliance import elastic_springs
 from jaxmb.mechanics.loops import independent_coordinates
 from jaxmb.mechanics.postures import posture
 from jaxmb.response.frf import check_points
+from jaxmb.response.frf_kind import dof_names
 
 READERS: dict[str, Callable[..., Sequence[Entry]]] = {
     "frf": read_frf_test,
@@ -179,7 +180,9 @@ def check_next(part: AnyNextPart, machine: Machine, model: Model, tests: Sequenc
                     f" {high:.4g} {unit} in the machine description"
                 )
     for points in part.points if isinstance(part, NextPart) else ():
-        check_points(model, [point for end in points.ends for point in end])
+        for end in points.ends:
+            check_points(model, end)
+            check_distinct(dof_names(end), "points hold the point '{}' twice, expected it once")
 
 
 def common_truth(entries: Sequence[Entry], coordinates: tuple[str, ...]) -> dict[str, float]:

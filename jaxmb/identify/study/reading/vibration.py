@@ -278,6 +278,7 @@ def read_modes_test(part: ModesTestPart, label: str, context: ReadingContext) ->
     if context.file.linearize_at == "posture":
         changed += mounting_doubt(model, q)
     check_points(model, part.outputs)
+    check_distinct(dof_names(part.outputs), "outputs holds the point '{}' twice, expected it once")
     truth = None
     if part.simulate is None:
         frequency_hz, damping_percent = np.array(part.frequency_hz), np.array(part.damping_percent)
