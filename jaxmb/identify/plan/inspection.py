@@ -241,7 +241,8 @@ def _determined(stated: Budget, jacobian: np.ndarray, weights: np.ndarray) -> di
 
 def _values(study: Study) -> tuple[np.ndarray, str]:
     """Physical values [d] of the linearization point, and its name."""
-    true = np.array([study.truth.get(names[0], np.nan) for names in study.free.tied])
+    each = [{study.truth.get(name, np.nan) for name in names} for names in study.free.tied]
+    true = np.array([own.pop() if len(own) == 1 else np.nan for own in each])
     usable = np.isfinite(true) & (~np.array(study.free.logarithmic) | (true > 0.0))
     if usable.all():
         return true, "true values"

@@ -136,6 +136,15 @@ def test_initial_values_where_the_truth_is_not_known(tmp_path):
     assert [p.value for p in found.parameters.values()] == [1e4, 1e4, 20.0, 20.0]
 
 
+def test_tied_parameters_with_different_true_values_have_no_common_one():
+    """The simulated machine has 3e6 and 1.55e6 N m/rad: no value of the tied parameter is true."""
+    modes = {"kind": "modes", "frequency_std_hz": 0.02, "damping_std_percent": 0.1, "simulate": {"below_hz": 30.0}}
+    bounds = {"lower": 2e5, "upper": 2e7, "initial": 2.5e6, "tied": True}
+    for names, at in (("z[23]", "initial values"), ("z2", "true values")):
+        data = {"machine": "manipulator-3r", "test": [modes], "free": {f"stiffness.{names}": bounds}}
+        assert jaxmb.inspect(jaxmb.make_study(data, "tied")).linearized_at == at
+
+
 @pytest.fixture(scope="module")
 def elbow(tmp_path_factory):
     """Deflections of the elbow under loads there, which the joint behind it does not feel."""
