@@ -135,7 +135,8 @@ def observability_table(indices: Observability, title: str) -> Table:
         title,
         right(*values),
         (tuple(number(value) for value in values.values()),),
-        "of the machine's parameters over their bounds, stations eliminated, rows in units of the noise",
+        "of the machine's parameters (logarithms, or values over the width of their bounds), stations eliminated, rows"
+        " in units of the noise",
     )
 
 
