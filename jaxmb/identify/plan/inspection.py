@@ -305,6 +305,8 @@ UNWEIGHTED = (
     " the weights of the study are larger"
 )
 
+ONE_FIT = "preset 'rognant2010': the prediction is of one fit to all tests, not of the two steps"
+
 
 def _remarks(study: Study) -> tuple[str, ...]:
     weighted = any(
@@ -321,6 +323,7 @@ def _remarks(study: Study) -> tuple[str, ...]:
     stated = (
         (NOT_PROPAGATED, study.tolerances is not None and study.problem.one_by_one),
         ("[laws]: the prediction is for constant parameters, without laws", study.laws is not None),
+        (ONE_FIT, study.solver is Solver.TWO_STEPS),
         (UNWEIGHTED, weighted and study.next is not None),
     )
     return (

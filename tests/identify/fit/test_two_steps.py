@@ -154,6 +154,12 @@ def test_draws_and_profiles_fit_all_tests_at_once(tmp_path):
         profiled(study, ["stiffness.a"])
 
 
+def test_an_inspection_states_that_it_is_of_one_fit(tmp_path):
+    """FRFs and modes together determine the stiffness better than the modes alone."""
+    remarks = jaxmb.inspect(study_of(tmp_path, *measured(), **METHOD)).remarks
+    assert remarks == ("preset 'rognant2010': the prediction is of one fit to all tests, not of the two steps",)
+
+
 def test_a_first_step_that_did_not_converge(tmp_path, monkeypatch):
     def stopped(*args):
         fit = run_fit(*args)

@@ -229,7 +229,8 @@ def test_each_assumed_noise_is_that_of_its_own_tests(known):
                         row_weights=lambda: np.ones(2))
         for name, text in noise.items() if known or text
     ]  # fmt: skip
-    study = SimpleNamespace(note="", remarks=(), entries=(), tests=tests, laws=None, next=None, tolerances=None)
+    study = SimpleNamespace(note="", remarks=(), entries=(), tests=tests, laws=None, next=None, tolerances=None,
+                            solver=Solver.SEARCH)  # fmt: skip
     assert [text.partition(" assumed")[0] for text in _remarks(study)] == [
         "the noise of a, c is to be estimated from a fit: a standard deviation of 0.01 of log H is",
         "the noise of b is to be estimated from a fit: a standard deviation of 0.1 mm is",
