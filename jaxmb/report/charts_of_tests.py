@@ -324,7 +324,7 @@ def torque_chart(result: Result, entry: TorqueEntry) -> Chart:
             Rule(0.0, color="#cccccc"),
             Line(time, effort, "measured", "#737373", 1.6, marker="." if own.sum() < FEW else ""),
             Line(time, model, "predicted", FITTED, 0.9),
-            Line(time, effort - model, "residual", ALERT, 0.6),
+            Line(time, model - effort, "residual", ALERT, 0.6),
         ]
         span = float(np.nanmax(time) - np.nanmin(time))
         limits = (float(np.nanmin(time)) - 0.01 * span, float(np.nanmax(time)) + 0.01 * span)
@@ -335,7 +335,7 @@ def torque_chart(result: Result, entry: TorqueEntry) -> Chart:
     of_worst = f", the largest of {worst}" if len(errors) > 1 else ""
     return Chart(
         f"{result.study.name}, {entry.name}, {ROLES[entry.role]}: RMS error {ends} % of the measurement{of_worst}",
-        "Measured and predicted torque or force of each drive over time, and their difference.",
+        "Measured and predicted torque or force of each drive over time, and the residual, predicted minus measured.",
         [[tuple(cell)]],
         7.0,
     )
