@@ -66,8 +66,8 @@ def machine_from_mjcf(path: Path) -> Machine:
         raise InputError(f"{path}: {error}") from None
     with without_log(mujoco):
         model = _compiled(mujoco, path)
-    with error_location(str(path)):
-        data = ModelReader(mujoco, model).machine(path.stem)
+        with error_location(str(path)):
+            data = ModelReader(mujoco, model).machine(path.stem)
     return validated(Machine, data, str(path))
 
 

@@ -203,8 +203,9 @@ def _holding_efforts(mujoco: Any, machine: Machine, text: str) -> dict[str, floa
     """Effort on each joint, or of each shaft, that holds an open machine at rest in its keyframe."""
     m = _compiled(mujoco, machine.name, text)
     data = mujoco.MjData(m)
-    mujoco.mj_resetDataKeyframe(m, data, 0)
-    mujoco.mj_forward(m, data)
+    with without_log(mujoco):
+        mujoco.mj_resetDataKeyframe(m, data, 0)
+        mujoco.mj_forward(m, data)
     effort = data.qfrc_bias - data.qfrc_passive
     hold = {m.joint(j).name: float(effort[m.jnt_dofadr[j]]) for j in range(m.njnt)}
     for c, motor, shaft in machine.drives:

@@ -423,6 +423,17 @@ def test_warnings_of_mujoco_leave_no_file(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["robot.xml"]
 
 
+@pytest.mark.filterwarnings("ignore:Inertia matrix is too close to singular")
+def test_a_singular_mass_matrix_leaves_no_file(tmp_path, monkeypatch):
+    """Of which MuJoCo warns when it computes forces, on reading those of actuators, on writing the weight."""
+    monkeypatch.chdir(tmp_path)
+    slides = '<joint name="q" type="slide"/><joint name="r" type="slide"/>'
+    (tmp_path / "robot.xml").write_text(one_joint(slides, '<actuator><motor joint="p"/></actuator>'))
+    machine = jaxmb.load_machine("robot.xml")
+    jaxmb.write_mjcf(machine, "robot.xml")
+    assert [path.name for path in tmp_path.iterdir()] == ["robot.xml"]
+
+
 def test_equalities_are_loops(tmp_path):
     """A connect between bodies, without sites, holds what MuJoCo holds."""
     path = tmp_path / "loop.xml"
