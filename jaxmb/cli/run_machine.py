@@ -19,7 +19,7 @@ from jaxmb.cli.console import (
     writing,
     wrong_input,
 )
-from jaxmb.io.validation import check_distinct, check_known, error_location
+from jaxmb.io.validation import check_distinct, check_known, check_without_unit, error_location
 
 if TYPE_CHECKING:
     from jaxmb.machine.build import Model
@@ -204,6 +204,7 @@ def _postures(path: Path, model: "Model") -> tuple[tuple[str, ...], list[list[fl
     }
     heads, rows = csv_table(path, "a line for each posture")
     with error_location(str(path)):
+        check_without_unit(heads, coordinates)
         check_known("column: coordinate", heads, coordinates)
         check_distinct(heads, "column '{}' occurs twice, expected it once")
     found = []

@@ -294,6 +294,14 @@ def check_known(label: str, given: Iterable[str], names: Collection[str]) -> Non
             raise ValueError(known_name(label, name, names))
 
 
+def check_without_unit(heads: Iterable[str], names: Collection[str]) -> None:
+    """Raise ValueError for the first heading that is a name and a unit, where columns are in rad or m."""
+    for head in heads:
+        name, space, _ = head.partition(" ")
+        if space and name in names:
+            raise ValueError(f"column '{head}' has a unit, expected the heading '{name}', in rad or m")
+
+
 MADE_BY = {"Machine": "load_machine", "Model": "build_model", "Study": "load_study", "FrfSet": "read_frf"}
 """Function that returns an object of a class, for messages."""
 

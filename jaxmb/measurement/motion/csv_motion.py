@@ -9,7 +9,15 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from jaxmb.io.files import csv_table, find_description, is_number, read_toml
-from jaxmb.io.validation import InputError, check_distinct, check_known, error_location, known_name, validated
+from jaxmb.io.validation import (
+    InputError,
+    check_distinct,
+    check_known,
+    check_without_unit,
+    error_location,
+    known_name,
+    validated,
+)
 from jaxmb.machine.values import Angle, Name, NonZero, Number, Part, Positive
 from jaxmb.measurement.motion.record import PARTS, TEMPERATURE, Drives, MotionRecord, check_record
 from jaxmb.measurement.records.file import data_path, read_columns
@@ -93,11 +101,9 @@ def _check_heads(heads: Sequence[str], coordinates: Sequence[str]) -> None:
     if "time_s" not in heads:
         raise ValueError(f"columns are {', '.join(heads)}, expected time_s among them")
     check_distinct(heads, "column '{}' occurs twice, expected it once")
+    check_without_unit(heads, coordinates)
     for head in heads:
         name, _, what = head.partition(".")
-        word = head.partition(" ")[0]
-        if word in coordinates and word != name:
-            raise ValueError(f"column '{head}' has a unit, expected the heading '{word}', in rad or m")
         if head not in ("time_s", TEMPERATURE) and name not in coordinates:
             names = (*coordinates, *(f"{name}.torque" for name in coordinates), "time_s", TEMPERATURE)
             raise ValueError(known_name("column", head, names))

@@ -799,6 +799,8 @@ def test_a_prior_of_drawing_tolerances_separates_them(tmp_path):
         (["q1,tool.x", "0.1,abc"], r"line 2: tool.x is 'abc', expected a finite number"),
         (["q1,tool.x", "0.1,1_000"], r"line 2: tool.x is '1_000', expected a finite number"),
         (["q1,tol.x", "0.1,1"], r"column 'tol.x': point 'tol' does not exist, did you mean 'tool'"),
+        (["q1 deg,tool.x", "5.7,1"], r"column 'q1 deg' has a unit, expected the heading 'q1', in rad or m"),
+        (["q1,tool.x mm", "0.1,1"], r"column 'tool.x mm' has a unit, expected the heading 'tool.x', in rad or m"),
         (["q1,q2", "0.1,1"], r"there is no column of a measured point"),
         (["q1,tool.x,tool.rx", "0.1,1,0"], r"point 'tool' has the columns rx, expected rx, ry and rz"),
         (["q1,tool.x,role", "0.1,1,train"], r"line 2: role is 'train', expected fit, check or inclined"),

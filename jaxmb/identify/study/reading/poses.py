@@ -24,7 +24,7 @@ from jaxmb.identify.experiments.test import Entry, Truth
 from jaxmb.identify.study.context import ReadingContext, assumed_std, assumed_values, check_moving, simulated_machine
 from jaxmb.identify.study.format.static_format import MOST_ROWS, PoseTestPart, SimulatePoses
 from jaxmb.io.files import csv_table, finite_number
-from jaxmb.io.validation import InputError, check_distinct, check_known, error_location, known_name
+from jaxmb.io.validation import InputError, check_distinct, check_known, check_without_unit, error_location, known_name
 from jaxmb.machine.build import Model
 from jaxmb.machine.values import LARGEST_TRAVEL, check_angle, check_travel
 from jaxmb.mechanics.kinematics import ELASTIC_AXES
@@ -280,6 +280,8 @@ def _check_heads(heads: Sequence[str], model: Model) -> tuple[str, ...]:
     """Measured points of a heading."""
     points: dict[str, set[str]] = {}
     check_distinct(heads, "column '{}' occurs twice, expected it once")
+    lengths = (f"{frame}.{axis}" for frame in model.frames for axis in (*ELASTIC_AXES, DISTANCE))
+    check_without_unit(heads, {*model.coordinates, *lengths})
     for head in heads:
         if head not in (STATION, ROLE) and head.removesuffix(APPROACH) not in model.coordinates:
             point, dot, axis = head.rpartition(".")
