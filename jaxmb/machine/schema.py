@@ -24,6 +24,7 @@ from jaxmb.machine.values import (
     Number,
     Origin,
     Part,
+    Position,
     Positive,
     Row6,
     Tensor,
@@ -193,7 +194,7 @@ class RigidMass(Part):
     """Name of the body or payload."""
     mass: NonNegative = 0.0
     """Mass [kg]."""
-    center_of_mass: Vector = (0.0, 0.0, 0.0)
+    center_of_mass: Position = (0.0, 0.0, 0.0)
     """Centre of mass in the frame of the body or payload [m]."""
     inertia_products: InertiaProducts | None = None
     """Central inertia by moments and products, off-diagonal elements of the tensor being minus the products."""

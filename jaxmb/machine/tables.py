@@ -89,10 +89,11 @@ def expand_tables(data: Table) -> Table:
     bodies, frames = _chain(validated(DhTable, data["dh"], "dh"))
     dh_frames = {frame["name"]: (frame["body"], origin_matrix(frame["origin"])) for frame in frames}
     rest = {key: value for key, value in data.items() if key != "dh"}
-    return rest | {
-        "body": bodies + _on_bodies(data.get("body", []), "parent", dh_frames),
-        "frame": frames + _on_bodies(data.get("frame", []), "body", dh_frames),
-    }
+    for key, made, carrier in (("body", bodies, "parent"), ("frame", frames, "body")):
+        parts = data.get(key, [])
+        if isinstance(parts, list | tuple):
+            rest[key] = made + [_on_body(part, carrier, dh_frames) for part in parts]
+    return rest
 
 
 def _chain(table: DhTable) -> tuple[list[Table], list[Table]]:
@@ -130,17 +131,11 @@ def _body(row: DhRow, parent: str, origin: np.ndarray, far_end: np.ndarray) -> T
     return body
 
 
-def _on_bodies(parts: Any, key: str, dh_frames: dict[str, tuple[str, np.ndarray]]) -> list[Any]:
-    """Parts with those attached to a DH frame attached to its body instead; invalid parts are left to validation."""
-    if not isinstance(parts, list | tuple):
-        return [parts]
-    attached = []
-    for part in parts:
-        carrier = part.get(key) if isinstance(part, dict) else None
-        if isinstance(carrier, str) and carrier in dh_frames:
-            with suppress(ValidationError):
-                own = origin_matrix(part.get("origin", {}))
-                body, pose = dh_frames[carrier]
-                part = part | {key: body, "origin": origin_table(pose @ own)}
-        attached.append(part)
-    return attached
+def _on_body(part: Any, key: str, dh_frames: dict[str, tuple[str, np.ndarray]]) -> Any:
+    """A part, attached to the body of its DH frame if it is on one; an invalid part is left to validation."""
+    carrier = part.get(key) if isinstance(part, dict) else None
+    if isinstance(carrier, str) and carrier in dh_frames:
+        with suppress(ValidationError):
+            body, pose = dh_frames[carrier]
+            return part | {key: body, "origin": origin_table(pose @ origin_matrix(part.get("origin", {})))}
+    return part

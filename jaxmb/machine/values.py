@@ -240,6 +240,7 @@ SOME = Field(min_length=1)
 ROWS = BeforeValidator(lambda value: value.tolist() if isinstance(value, np.ndarray) else value)
 """Validator that passes arrays as nested lists."""
 Vector = Annotated[tuple[Number, Number, Number], ROWS]
+Position = Annotated[tuple[Length, Length, Length], ROWS]
 UnitVector = Annotated[Vector, AfterValidator(_of_unit_length)]
 Row6 = Annotated[tuple[Number, Number, Number, Number, Number, Number], ROWS]
 Tensor = Annotated[tuple[Vector, Vector, Vector], ROWS]
@@ -301,7 +302,7 @@ LABELS = {
 class Origin(Part):
     """Pose of a frame in another: translation [m], then fixed-axis roll, pitch, yaw [rad] (as in URDF)."""
 
-    xyz: Annotated[tuple[Length, Length, Length], ROWS] = (0.0, 0.0, 0.0)
+    xyz: Position = (0.0, 0.0, 0.0)
     """Translation [m]."""
     rpy: Annotated[tuple[Angle, Angle, Angle], ROWS] = (0.0, 0.0, 0.0)
     """Rotations about the fixed axes x, y, z in this order, as in URDF [rad]."""

@@ -7,7 +7,7 @@ from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.io.files import find_description, read_text, read_toml
 from jaxmb.io.validation import InputError, closest, error_location, validated
 from jaxmb.machine.schema import Machine
-from jaxmb.machine.tables import expand_tables
+from jaxmb.machine.tables import expand_tables, machine_from_dh
 
 
 def told(*tests, **more):
@@ -172,3 +172,12 @@ def test_a_length_in_millimetres_is_refused():
     body = {"name": "b", "origin": {"xyz": [0.0, 0.0, 400.0]}, "joint": [{"name": "q"}]}
     with pytest.raises(InputError, match=r"body 'b', origin, xyz number 3: found 400\.0, expected at most 100 m"):
         validated(Machine, {"name": "m", "body": [body]}, "m.toml")
+    heavy = {"name": "b", "mass": 5.0, "center_of_mass": [0.0, 0.0, 400.0], "joint": [{"name": "q"}]}
+    with pytest.raises(InputError, match=r"body 'b', center_of_mass number 3: found 400\.0, expected at most 100 m"):
+        validated(Machine, {"name": "m", "body": [heavy]}, "m.toml")
+
+
+def test_one_frame_in_place_of_a_list_beside_a_dh_table():
+    """[frame] instead of [[frame]]."""
+    with pytest.raises(InputError, match=r"frame: found .*, expected a list"):
+        machine_from_dh("m", [{"name": "a1", "d": 0.4}], "standard", frame={"name": "tool", "body": "a1_dh"})
