@@ -29,6 +29,7 @@ from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.assess.model_errors import model_errors, model_errors_text, most_likely_errors, with_hypotheses
 from jaxmb.identify.assess.remarks import (
     INFLATED,
+    NOT_LINEARIZED,
     NOT_PROPAGATED,
     UNKNOWN,
     bound_remarks,
@@ -176,10 +177,7 @@ def _iterate_linearization(
         try:
             study = study.linearized_about(model)
         except ValueError as error:
-            return study, [
-                "the deflection of gears, or the effect of errors of loads and postures, could not be computed at the"
-                f" identified values: {error}"
-            ]
+            return study, [f"{NOT_LINEARIZED} the identified values: {error}"]
         model, converged = refit(study)
         if converged:
             return study, []

@@ -37,6 +37,7 @@ def data_remarks(study: Study) -> list[str]:
     ]
 
 
+NOT_LINEARIZED = "the deflection of gears, or the effect of errors of loads and postures, could not be computed at"
 NOT_PROPAGATED = (
     "standard deviations do not contain the tolerances of machine and tests, which were not propagated: the machine has"
     f" more than {FEW} degrees of freedom, or the Jacobian is too large for the memory"

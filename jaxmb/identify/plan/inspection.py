@@ -20,7 +20,7 @@ from jaxmb.identify.assess.budget import (
     parameter_budgets,
 )
 from jaxmb.identify.assess.modal_agreement import mode_shares
-from jaxmb.identify.assess.remarks import NOT_PROPAGATED, data_remarks
+from jaxmb.identify.assess.remarks import NOT_LINEARIZED, NOT_PROPAGATED, data_remarks
 from jaxmb.identify.estimation.design import Observability
 from jaxmb.identify.estimation.identifiability import (
     RANK_TOLERANCE,
@@ -163,6 +163,12 @@ def inspect(study: Study) -> Inspection:
             " identifiable parameters"
         )
     values, linearized_at = _values(study)
+    remarks = list(_remarks(study))
+    if study.relinearized:
+        try:
+            study = study.linearized_about(study.free.apply(study.model, values))
+        except ValueError as error:
+            remarks.append(f"{NOT_LINEARIZED} the {linearized_at}: {error}")
     jacobian, weights = _jacobian(study, values)
     if not np.isfinite(jacobian).all():
         raise ValueError(f"study '{study.name}': the predicted measurements at the {linearized_at} are not finite")
@@ -221,7 +227,7 @@ def inspect(study: Study) -> Inspection:
         without_effect=tuple(name for i, name in enumerate(study.free.names) if not data[:, i].any()),
         next=chosen,
         next_remark=remark,
-        remarks=_remarks(study),
+        remarks=tuple(remarks),
         observability=observability_of(study, jacobian),
         uncertainty=budgets,
     )

@@ -17,11 +17,13 @@ from jaxmb.identify.plan.inspection import _remarks
 from jaxmb.identify.plan.why import posture_text, why
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import Solver
+from jaxmb.machine.changed import machine_of
 from tests.identify.arm import FREE as ARM_FREE, MACHINE as ARM, estimate_at, frf, loads, shapes, study_of
 
 KR90 = tomllib.loads((Path(__file__).parents[2] / "reference" / "huynh2020_kr90.toml").read_text())
 NAMES = [f"{family}.{item}" for family in ("stiffness", "damping") for item in KR90["order"]]
 PUBLISHED = {"z1": "0 deg", "z2": "70 deg", "z3": "-100 deg"}
+SOFT = {"stiffness.*": {"lower": 1e5, "upper": 1e7}}
 FREE = {"stiffness.*": {"lower": 1e5, "upper": 1e9}, "damping.*": {"lower": 1.0, "upper": 1e5}}
 
 
@@ -150,6 +152,27 @@ def elbow(tmp_path_factory):
     """Deflections of the elbow under loads there, which the joint behind it does not feel."""
     free = {"stiffness.*": ARM_FREE["stiffness.*"]}
     return jaxmb.inspect(study_of(tmp_path_factory.mktemp("elbow"), loads(noise=0.001, frame="elbow"), free=free))
+
+
+def test_errors_of_loads_count_as_in_a_fit(tmp_path):
+    """Their effect on displacements is that at the values of the prediction, not at those of the machine file."""
+    soft = {f"stiffness.z{k}": value for k, value in ((1, 5e5), (2, 8e5), (3, 4e5))}
+    nominal = jaxmb.load_machine("manipulator-3r")
+    jaxmb.write_machine(
+        machine_of(nominal, jaxmb.set_parameters(jaxmb.build_model(nominal), soft)), tmp_path / "soft.toml"
+    )
+    zone = {"z2": ["20 deg", "90 deg"], "z3": ["-110 deg", "-30 deg"]}
+    simulate = {"tests": 4, "force_n": [500.0, 1500.0], "directions": [[0, 0, -1], [0, 1, 0]], "zones": {"a": zone}}
+    test = {"kind": "deflection", "instruments": {"tracker_mm": 0.01, "direction_deg": 1.0, "encoder_deg": 0.005}}
+    own, other = (
+        jaxmb.inspect(
+            jaxmb.make_study(
+                {"machine": machine, "test": [test | {"simulate": simulate | truth}], "free": SOFT}, "arm", tmp_path
+            )
+        )
+        for machine, truth in (("soft.toml", {}), ("manipulator-3r", {"parameters": soft}))
+    )
+    assert deviations(other) == pytest.approx(deviations(own), rel=1e-6)
 
 
 def test_a_mode_that_no_sensor_sees(tmp_path):
