@@ -175,6 +175,26 @@ def test_errors_of_loads_count_as_in_a_fit(tmp_path):
     assert deviations(other) == pytest.approx(deviations(own), rel=1e-6)
 
 
+def test_planned_torques_behind_gears_have_their_stated_noise():
+    """With rigid gears it was that of the residual, here of simulated torques without noise."""
+    simulate = {"duration_s": 2.0, "rate_hz": 50.0, "base_hz": 0.5, "motion": {"z2": {"sine": [0.3]}}}
+    bounds = {"lower": -500.0, "upper": 500.0}
+    few, more = (
+        jaxmb.inspect(
+            jaxmb.make_study(
+                {
+                    "machine": "manipulator-3r-motors",
+                    "test": [{"kind": "torque", "cutoff_hz": 10.0, "torque_std": std, "simulate": simulate}],
+                    "free": {"inertia.link3.zz": bounds},
+                },
+                "arm",
+            )
+        ).parameters["inertia.link3.zz"]
+        for std in (10.0, 20.0)
+    )
+    assert more.std == pytest.approx(2.0 * few.std, rel=1e-9)
+
+
 def test_a_mode_that_no_sensor_sees(tmp_path):
     """An arm that is symmetric about its plane, in which the elbow is measured; a column turns it out of that plane."""
     column = {"name": "column", "joint": [{"name": "c", "axis": [0.0, 0.0, 1.0], "stiffness": 4e4, "damping": 20.0}]}
