@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -201,13 +201,7 @@ def inspect(study: Study) -> Inspection:
     if budgets is not None:
         for i, (name, verdict) in enumerate(zip(study.free.names, known.verdict, strict=True)):
             if verdict != "yes" and not reasons[i]:
-                sources = budgets[name].sources
-                largest = [each.source for each in sources[:2]]
-                free = [determined[source] for source in largest if source in determined]
-                reasons[i] = (
-                    f"limited by the tolerances of machine and tests, most of all {listed(largest)}: a smaller"
-                    f" {sources[0].kind} helps most" + (f", or {' and '.join(free)} in [free]" if free else "")
-                )
+                reasons[i] = _limited_text(budgets[name], determined)
     return Inspection(
         study=study,
         linearized_at=linearized_at,
@@ -230,6 +224,16 @@ def inspect(study: Study) -> Inspection:
         remarks=tuple(remarks),
         observability=observability_of(study, jacobian),
         uncertainty=budgets,
+    )
+
+
+def _limited_text(own: ParameterBudget, determined: Mapping[str, str]) -> str:
+    """Text on the tolerances that limit a parameter, and on parameters that would replace them."""
+    largest = [each.source for each in own.sources[:2]]
+    free = [determined[source] for source in largest if source in determined]
+    return (
+        f"limited by the tolerances of machine and tests, most of all {listed(largest)}: a smaller"
+        f" {own.sources[0].kind} helps most" + (f", or {' and '.join(free)} in [free]" if free else "")
     )
 
 
