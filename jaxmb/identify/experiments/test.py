@@ -144,8 +144,8 @@ class Truth:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Source:
-    """What stands behind a test beside its rows: metadata of the measurement, functions that make the test again from
-    it, and its possible errors. Kinds of tests derive classes of their own."""
+    """Metadata of the measurement of a test, functions that make the test again from it, and its possible errors.
+    Kinds of tests derive classes of their own."""
 
     modal: ModalAnalysis | None = None
     """Modal analysis of the measured FRFs."""
