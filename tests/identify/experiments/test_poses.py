@@ -15,6 +15,7 @@ from scipy.spatial.transform import Rotation
 import jaxmb
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.saved import load_result, write_result
+from jaxmb.identify.assess.tests.poses import PoseMetrics
 from jaxmb.identify.assess.uncertainty.monte_carlo import monte_carlo
 from jaxmb.identify.experiments.poses.pose_rows import PoseRows, axes_about, device_pose, station_position
 from jaxmb.identify.experiments.poses.pose_test import PoseView, pose_test, predicted_poses, row_poses
@@ -445,6 +446,16 @@ def test_simulated_inclinations_of_a_sensor_beside_positions_of_the_tool(tmp_pat
     assert np.isnan(np.array(table["error_inclination"])[~has_sensor]).all()
     assert np.isnan(np.array(table["error_x"])[has_sensor]).all()
     assert "distance" not in table
+
+
+def test_predictions_do_not_contain_errors_that_the_fitted_rows_exclude(tmp_path):
+    """A tool point and zeros with large tolerances, which 40 poses of 0.05 mm determine far better."""
+    free, tolerances = {"origin.q3.x": {"lower": -0.01, "upper": 0.01}}, {"frame_mm": 2.0, "joint_zero_deg": 0.2}
+    test = simulated(check_rows=30, parameters={"origin.q3.x": -6e-4})
+    study = {"machine": machine_file(tmp_path, SPATIAL), "test": [test], "free": free, "tolerances": tolerances}
+    rows = identify(make_study(study, "poses", tmp_path)).metrics.of(PoseMetrics).pose_rows
+    std = np.array([row.std[:3] for row in rows if row.role == "check"])
+    assert 0.05e-3 < np.sqrt(np.mean(std**2)) < 0.065e-3
 
 
 BARS = np.array([[0.9, 0.3, 0.1], [-0.2, 0.8, 0.9]])
