@@ -38,9 +38,13 @@ class LinearFit:
     active_set_found: bool = True
     """Whether the active set of the bounds was identified, in up to 100 exchanges per parameter."""
 
+    @property
+    def _weighted(self) -> Float[np.ndarray, "m d"]:
+        return self.rows * np.sqrt(self.weights)[:, None]
+
     @functools.cached_property
     def _svd(self) -> ScaledSvd:
-        return scaled_svd(self.rows * np.sqrt(self.weights)[:, None], RANK_TOLERANCE)
+        return scaled_svd(self._weighted, RANK_TOLERANCE)
 
     @property
     def rank(self) -> int:
@@ -70,7 +74,7 @@ class LinearFit:
     @functools.cached_property
     def _inside(self) -> ScaledSvd:
         """Of the parameters that no bound limits."""
-        return scaled_svd((self.rows * np.sqrt(self.weights)[:, None])[:, ~self.on_bound], RANK_TOLERANCE)
+        return scaled_svd(self._weighted[:, ~self.on_bound], RANK_TOLERANCE)
 
 
 def linear_fit(

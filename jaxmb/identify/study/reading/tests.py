@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 
 from jaxmb.identify.experiments.test import Entry
-from jaxmb.identify.experiments.torque.torque_test import TorqueTest
 from jaxmb.identify.study.context import ReadingContext
 from jaxmb.identify.study.format.next_format import AnyNextPart, NextMotionPart, NextPart
 from jaxmb.identify.study.format.study_format import StudyFile
@@ -99,10 +98,10 @@ def test_names(parts: Sequence[TestPart]) -> list[str]:
 
 def _warn_of_ranges(label: str, entries: Sequence[Entry], context: ReadingContext) -> None:
     """Warn of measured postures beyond the ranges of coordinates; recorded motions have doubts of their own."""
-    if not isinstance(entries[0].test, TorqueTest):
-        q = np.concatenate([np.atleast_2d(entry.test.q) for entry in entries])
-        for text in beyond_range(context.unlocked_machine, context.model.coordinates, q, recorded=True)[0]:
-            warnings.warn(f"{display_name(label)}: {text}", stacklevel=2)
+    q = [np.atleast_2d(entry.test.q) for entry in entries if hasattr(entry.test, "q")]
+    there = beyond_range(context.unlocked_machine, context.model.coordinates, np.concatenate(q), True)[0] if q else ()
+    for text in there:
+        warnings.warn(f"{display_name(label)}: {text}", stacklevel=2)
 
 
 def _warn_of_repeated_data(names: Sequence[str], parts: Sequence[TestPart]) -> None:

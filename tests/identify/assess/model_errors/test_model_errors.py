@@ -306,6 +306,17 @@ def test_an_error_beyond_a_rise_of_its_residual_is_found():
     assert found.size == pytest.approx(20.0, abs=0.2)
 
 
+def refits(errors, state, bound):
+    """Refits of errors beside one parameter between bounds, with 200 rows of unit noise."""
+    free = types.SimpleNamespace(lower=[-bound], upper=[bound], size=1)
+    problem = types.SimpleNamespace(free=free, row_slices=(), tests=())
+    corrected = types.SimpleNamespace(
+        model=build_model(MACHINE), problem=problem, errors=errors, state=state, residuals=at_points(state)
+    )
+    search = HypothesisSearch(corrected, Metric(np.ones(200), np.zeros((200, 0))), 199.0)
+    return refitted(search, [np.zeros(1)], search.fitted(NONE, np.zeros(1)).chi_square, ())
+
+
 def test_an_angle_is_found_that_is_far_off():
     """Beside it another minimum is near 0, its residual is larger at each start until the free parameter is fitted, and
     a displaced axis has the same effect to first order."""
@@ -321,13 +332,7 @@ def test_an_angle_is_found_that_is_far_off():
         residual = noise + slopes @ [30.0 * (np.tanh(u[0]) - x[1] / 20.0), 0.05 * off * near] + by_axis * x[0]
         return residual, np.column_stack([by_u, by_axis, by_angle])[:, columns]
 
-    free = types.SimpleNamespace(lower=[-2.0], upper=[2.0], size=1)
-    problem = types.SimpleNamespace(free=free, row_slices=(), tests=())
-    corrected = types.SimpleNamespace(
-        model=build_model(MACHINE), problem=problem, errors=errors, state=state, residuals=at_points(state)
-    )
-    search = HypothesisSearch(corrected, Metric(np.ones(200), np.zeros((200, 0))), 199.0)
-    found = refitted(search, [np.zeros(1)], search.fitted(NONE, np.zeros(1)).chi_square, ())
+    found = refits(errors, state, 2.0)
     best = min(found, key=lambda end: end.chi_square)
     assert best.hypothesis.error.key == "angle"
     assert 0.05 * best.size == pytest.approx(12.0, abs=0.1)
@@ -343,13 +348,7 @@ def test_an_implausibly_large_error_that_leaves_noise_alone_does_not_end_the_sea
         jacobian = np.column_stack([slopes, 20.0 * x[1] * slopes[:, 1]])
         return noise + slopes @ [u[0], x[0] + 10.0 * x[1] ** 2 - 40.0], jacobian[:, columns]
 
-    free = types.SimpleNamespace(lower=[-1.0], upper=[1.0], size=1)
-    problem = types.SimpleNamespace(free=free, row_slices=(), tests=())
-    corrected = types.SimpleNamespace(
-        model=build_model(MACHINE), problem=problem, errors=errors, state=state, residuals=at_points(state)
-    )
-    search = HypothesisSearch(corrected, Metric(np.ones(200), np.zeros((200, 0))), 199.0)
-    found = refitted(search, [np.zeros(1)], search.fitted(NONE, np.zeros(1)).chi_square, ())
+    found = refits(errors, state, 1.0)
     assert {end.text.split()[0]: round(abs(end.size)) for end in found} == {"far": 40, "usual": 2}
 
 
