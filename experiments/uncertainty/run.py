@@ -40,6 +40,9 @@ DEFAULTS = {
 }  # fmt: skip
 
 
+Described = tuple[dict[str, Any], dict[str, float], Any]
+
+
 class Errors:
     """Errors of one draw: normal variables times their tolerance."""
 
@@ -118,10 +121,11 @@ def with_sensor_frames(machine: jaxmb.Machine, frame: str, errors: Errors) -> tu
 
 
 class Case(NamedTuple):
-    """A case: makes the description of a study and its true values from a folder, errors and a random generator."""
+    """A case: makes the description of a study, its true values and the true machine from a folder, errors and a random
+    generator."""
 
     kinds: tuple[str, ...]
-    study: Callable[[Path, Errors, np.random.Generator], tuple[dict[str, Any], dict[str, float]]]
+    study: Callable[[Path, Errors, np.random.Generator], Described]
 
 
 def tilted_posture(model: Any, posture: dict[str, float], errors: Errors, of_test: bool = True) -> np.ndarray:
@@ -136,7 +140,7 @@ def frfs(name: str, posture: dict[str, float], lines: np.ndarray, free: dict[str
     nominal = jaxmb.load_machine(name)
     truth_of = jaxmb.parameters(jaxmb.build_model(nominal))
 
-    def study(folder: Path, errors: Errors, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, float]]:
+    def study(folder: Path, errors: Errors, rng: np.random.Generator) -> Described:
         machine, outputs, inputs = with_sensor_frames(true_machine(nominal, errors), "tool", errors)
         model = jaxmb.build_model(machine)
         q = tilted_posture(model, posture, errors)
@@ -148,7 +152,7 @@ def frfs(name: str, posture: dict[str, float], lines: np.ndarray, free: dict[str
         axes = ("tool x", "tool y", "tool z")
         jaxmb.write_frf(folder / "h.npz", jaxmb.FrfSet(lines, h, "accelerance", axes, axes))
         test = {"kind": "frf", "file": "h.npz", "posture": posture, "frame": "tool", "noise_log_std": noise}
-        return {"machine": name, "test": [test], "free": free}, truth_of
+        return {"machine": name, "test": [test], "free": free}, truth_of, model
 
     return study
 
@@ -158,7 +162,7 @@ def modes(name: str, posture: dict[str, float], free: dict[str, Any]) -> Callabl
     nominal = jaxmb.load_machine(name)
     truth_of = jaxmb.parameters(jaxmb.build_model(nominal))
 
-    def study(folder: Path, errors: Errors, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, float]]:
+    def study(folder: Path, errors: Errors, rng: np.random.Generator) -> Described:
         model = jaxmb.build_model(true_machine(nominal, errors))
         zero = DEGREE * errors.of("joint_zero_deg", len(jaxmb.coordinates(model)))
         factor, tests = 1.0 + 1e-6 * float(errors.of("time_base_ppm")), []
@@ -171,7 +175,7 @@ def modes(name: str, posture: dict[str, float], free: dict[str, Any]) -> Callabl
                 "kind": "modes", "name": f"m{number}", "posture": there, "frequency_hz": hz.tolist(),
                 "damping_percent": percent.tolist(), "frequency_std_hz": [0.02], "damping_std_percent": [0.05],
             })  # fmt: skip
-        return {"machine": name, "test": tests, "free": free}, truth_of
+        return {"machine": name, "test": tests, "free": free}, truth_of, model
 
     return study
 
@@ -185,7 +189,7 @@ def deflections(name: str, free: dict[str, Any]) -> Callable:
     postures = fixed.uniform(-1.0, 1.0, size=(12, len(coordinates)))
     loads = fixed.normal(size=(12, 3)) * 800.0
 
-    def study(folder: Path, errors: Errors, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, float]]:
+    def study(folder: Path, errors: Errors, rng: np.random.Generator) -> Described:
         model = jaxmb.build_model(true_machine(nominal, errors))
         zero = DEGREE * errors.of("joint_zero_deg", len(coordinates))
         turn = Rotation.from_rotvec(DEGREE * errors.of("load_direction_deg", 3))
@@ -201,7 +205,7 @@ def deflections(name: str, free: dict[str, Any]) -> Callable:
         text = "\n".join(",".join([f"t{k}", *(f"{x:.17g}" for x in row)]) for k, row in enumerate(rows))
         (folder / "d.csv").write_text(",".join(names) + "\n" + text + "\n")
         test = {"kind": "deflection", "file": "d.csv", "frame": "tool", "std_mm": 0.02}
-        return {"machine": name, "test": [test], "free": free}, truth_of
+        return {"machine": name, "test": [test], "free": free}, truth_of, model
 
     return study
 
@@ -229,7 +233,7 @@ def torques(noise: float) -> Callable:
     pull = -np.sum(first * rate**2 * np.sin(turn), axis=2)
     names = ("first_moment.fore.x", "first_moment.fore.z", "damping.a", "damping.b")
 
-    def study(folder: Path, errors: Errors, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, float]]:
+    def study(folder: Path, errors: Errors, rng: np.random.Generator) -> Described:
         model = jaxmb.build_model(true_machine(ARM, errors))
         free_as_stated = {
             name: value for name, value in jaxmb.parameters(jaxmb.build_model(ARM)).items() if name in names
@@ -252,7 +256,7 @@ def torques(noise: float) -> Callable:
             "first_moment.fore.z": {"lower": -5.0, "upper": 5.0},
             "damping.*": {"lower": 0.0, "upper": 50.0, "scale": "linear"},
         }
-        return {"machine": "arm.toml", "test": [test], "free": free}, free_as_stated
+        return {"machine": "arm.toml", "test": [test], "free": free}, free_as_stated, model
 
     return study
 
@@ -284,7 +288,7 @@ def poses(noise: float, count: int = 40) -> Callable:
     turns = Rotation.from_rotvec(fixed.uniform(-0.2, 0.2, size=(2, 3)) + np.array([0.0, 0.0, 2.0]))
     places = fixed.uniform(-3.0, 3.0, size=(2, 3))
 
-    def study(folder: Path, errors: Errors, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, float]]:
+    def study(folder: Path, errors: Errors, rng: np.random.Generator) -> Described:
         model = jaxmb.build_model(true_machine(ROBOT, errors))
         zero = DEGREE * errors.of("joint_zero_deg", 3) * [1.0, 0.0, 0.0]  # the others are free
         true_q = q * (1.0 + 0.01 * errors.of("gear_ratio_percent", 3)) + zero
@@ -298,7 +302,7 @@ def poses(noise: float, count: int = 40) -> Callable:
         jaxmb.write_machine(ROBOT, folder / "robot.toml")
         test = {"kind": "pose", "file": "p.csv", "std_mm": 1e3 * noise}
         free = {"stiffness.j[23]": {"lower": 4e3, "upper": 8e5}, "zero.j[23]": {"lower": -0.02, "upper": 0.02}}
-        return {"machine": "robot.toml", "test": [test], "free": free}, {name: own[name] for name in names}
+        return {"machine": "robot.toml", "test": [test], "free": free}, {name: own[name] for name in names}, model
 
     return study
 
@@ -365,7 +369,7 @@ def draws(case: Case, kind: str, numbers: Iterable[int], scale: float) -> Iterat
     for draw in numbers:
         rng = np.random.default_rng([draw, *kind.encode()])
         with tempfile.TemporaryDirectory() as folder:
-            file, truth = case.study(Path(folder), Errors(kind, rng, scale), rng)
+            file, truth, _ = case.study(Path(folder), Errors(kind, rng, scale), rng)
             stated = {name: (value if kind in (name, "all") else 0.0) for name, value in all_tolerances().items()}
             began = time.monotonic()
             result = jaxmb.identify(make_study(file | {"tolerances": stated}, "draw", folder))
@@ -434,7 +438,7 @@ def growing(name: str, kind: str, draw: int) -> str:
     for scale in SCALES:
         rng = np.random.default_rng([draw, *kind.encode()])
         with tempfile.TemporaryDirectory() as folder:
-            file, _ = CASES[name].study(Path(folder), Errors(kind, rng, float(scale)), rng)
+            file, _, _ = CASES[name].study(Path(folder), Errors(kind, rng, float(scale)), rng)
             result = jaxmb.identify(make_study(file | {"tolerances": stated}, "growing", folder))
         found.append({key: p.std_log if np.isfinite(p.std_log) else p.std for key, p in result.parameters.items()})
     names = [key for key, value in found[0].items() if np.isfinite(value)]

@@ -379,7 +379,7 @@ def _mapped(options: MapOptions, robot: Robot, quantities: tuple[str, ...]) -> "
     identified = None if robot.result is None else load_identified(robot.result)
     with progress(robot.name, "compiling") as line:
         return modal_maps(
-            model if identified is None else identified.model,
+            model if identified is None else identified,
             over=over if path is None else None,
             path=None if path is None else path_of(model, path, options.points),
             modes=options.modes,
@@ -390,8 +390,5 @@ def _mapped(options: MapOptions, robot: Robot, quantities: tuple[str, ...]) -> "
             limits=None if limits is None else ranges_of(model, "limits", limits),
             direction=options.direction,
             band_hz=options.band_hz,
-            free=None if identified is None else identified.free,
-            covariance=None if identified is None else identified.covariance,
-            linearize_at="posture" if identified is None else identified.linearize_at,
             report=lambda done, of: line(f"{done} of {of} postures"),
         )

@@ -3,20 +3,23 @@
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Unpack
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmb.identify.assess.result import Result
+from jaxmb.identify.assess.result import Result, WithErrors, scale_of_values
 from jaxmb.identify.assess.saved import read_saved
+from jaxmb.identify.experiments.machine_errors import MachineErrors, corrected_machine, machine_errors
 from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, free_parameters, matching_any
 from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.io.files import strict
-from jaxmb.io.validation import InputError, check_choice
+from jaxmb.io.validation import InputError, check_choice, check_known
 from jaxmb.machine.build import Model
 from jaxmb.machine.families import OF_CHANNELS
 from jaxmb.machine.file import load_machine
@@ -33,13 +36,20 @@ LARGE_STD = 1.0
 
 
 class FreeModel(eqx.Module):
-    """A machine as a function of the entries u of its free parameters."""
+    """A machine as a function of the entries u of its free parameters, followed by the sizes of errors, if any."""
 
     model: Model
     free: FreeParameters
+    errors: MachineErrors | None = None
+    """Directions of the errors, stacked [e, ...]."""
 
-    def __call__(self, u: Float[Array, "d"]) -> Model:
-        return self.free.apply(self.model, self.free.values(u))
+    def __call__(self, u: Float[Array, "k"]) -> Model:
+        values = self.free.values(u[: self.free.size])
+        model = self.free.apply(self.model, values)
+        if self.errors is None:
+            return model
+        total = jax.tree.map(lambda part: jnp.tensordot(u[self.free.size :], part, 1), self.errors)
+        return self.free.apply(corrected_machine(model, total), values)
 
 
 def logarithmic(model: Model, patterns: Sequence[str]) -> FreeParameters:
@@ -139,6 +149,10 @@ class Identified:
     """Of the entries u of the free parameters; NaN in the rows and columns of unidentified ones."""
     linearize_at: LinearizeAt = "posture"
     """Linearization point of the tests."""
+    errors: Mapping[str, MachineErrors] = field(default_factory=dict)
+    """Errors of the machine within their tolerances by key, of their likely size."""
+    with_errors: Float[np.ndarray, "k k"] | None = None
+    """Expected products of the errors of u and of `errors` given the data [d + e, d + e]; None without errors."""
 
 
 def identified(result: Result) -> Identified:
@@ -155,7 +169,7 @@ def identified(result: Result) -> Identified:
         Bound(tied, float(lower), float(upper), None, log)
         for tied, lower, upper, log in zip(free.tied, free.lower_value, free.upper_value, free.logarithmic, strict=True)
     ]
-    return _of_machine(result.model, bounds, covariance, result.linearize_at)
+    return _of_machine(result.model, bounds, covariance, result.linearize_at, result.with_errors)
 
 
 def load_identified(folder: str | os.PathLike[str]) -> Identified:
@@ -185,19 +199,31 @@ def load_identified(folder: str | os.PathLike[str]) -> Identified:
             bounds.append(Bound(tuple(tied), float(first["lower"]), float(first["upper"]), None, scale == "log"))
         of_tests = [name for tied in saved["tied"] if _is_of_channel(tied) for name in tied]
         every = free_parameters(model, bounds, of_tests)
-        width = np.where(every.logarithmic, 1.0, every.width)
+        width = scale_of_values(every)
         covariance = checked_covariance(every, saved["matrix"]) / np.outer(width, width)  # null becomes NaN
         at = data.get("linearize_at", "posture")
         check_choice("linearize_at", at, ("posture", "equilibrium"))
-        return _of_machine(model, bounds, covariance, at)
+        errors = WithErrors.read(data.get("covariance_with_errors"), width)
+        return _of_machine(model, bounds, covariance, at, errors)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise InputError(f"{path}: not a result of an identification: {error}") from None
 
 
-def _of_machine(model: Model, bounds: Sequence[Bound], covariance: np.ndarray, at: LinearizeAt) -> Identified:
-    """The free parameters of the machine, without those of test channels."""
+def _of_machine(
+    model: Model, bounds: Sequence[Bound], covariance: np.ndarray, at: LinearizeAt, errors: WithErrors | None
+) -> Identified:
+    """The free parameters of the machine, without those of test channels, and its errors."""
     kept = [i for i, bound in enumerate(bounds) if not _is_of_channel(bound.names)]
-    return Identified(model, free_parameters(model, [bounds[i] for i in kept]), covariance[np.ix_(kept, kept)], at)
+    free = free_parameters(model, [bounds[i] for i in kept])
+    found = Identified(model, free, covariance[np.ix_(kept, kept)], at)
+    if errors is None:
+        return found
+    known = {error.key: at for error, at in machine_errors(model, free, dict.fromkeys(model.frames, True))}
+    check_known("error of the machine", errors.errors, known)
+    sizes = zip(errors.errors, errors.std, strict=True)
+    sized = {key: jax.tree.map(lambda part, size=size: size * part, known[key]) for key, size in sizes}
+    kept = [*kept, *range(len(bounds), len(bounds) + len(sized))]
+    return replace(found, errors=sized, with_errors=errors.matrix[np.ix_(kept, kept)])
 
 
 def _is_of_channel(names: Sequence[str]) -> bool:
@@ -262,7 +288,7 @@ class ModalMapOptions(PostureOptions, ComplianceOptions, total=False):
 
 
 def modal_maps(
-    model: Model,
+    machine: Model | Identified,
     over: Mapping[str, Axis] | Postures | None = None,
     path: Mapping[str, Axis] | None = None,
     modes: int | None = None,
@@ -270,18 +296,20 @@ def modal_maps(
     frame: str = TOOL,
     free: FreeParameters | Sequence[str] | None = None,
     covariance: Float[np.ndarray, "d d"] | None = None,
-    linearize_at: LinearizeAt = "posture",
+    linearize_at: LinearizeAt | None = None,
     **options: Unpack[ModalMapOptions],
 ) -> ModalMaps:
     """Frequencies, damping and tool compliance over postures, with their standard deviations.
 
     std^2 = g^T P g, with P the covariance of the parameters u and g the gradient of the quantity by u (delta method).
+    An identified machine has also the errors of its description in u, so that an error that the parameters compensate
+    at the postures of the tests has no effect there.
     This first-order propagation requires a quantity nearly linear over the standard deviations in u, or in the
     parameter values; for those in `hardly_known` only the latter is possible. Modes are numbered by ascending frequency
     at every posture: where two cross, the n-th changes its character, and the linear range near the crossing is small.
 
     Args:
-        model: the machine, at the parameter values of the covariance.
+        machine: at the parameter values of the covariance; one of `load_identified` has its own covariance.
         over: see `postures_over`; or postures.
         path: see `postures_along`; instead of `over`.
         modes: number of modes; default: four, or all of a machine with fewer.
@@ -290,7 +318,8 @@ def modal_maps(
         free: the parameters of the covariance; names or patterns imply a logarithmic scale.
         covariance: of the entries of u [d, d], NaN or infinite in the rows and columns of unidentified ones. A quantity
             that depends on such a parameter has no standard deviation, and `unknown` names the parameter.
-        linearize_at: "posture", or "equilibrium" under gravity with springs unloaded at the posture, as in the tests.
+        linearize_at: "posture", or "equilibrium" under gravity with springs unloaded at the posture; default: as in
+            the tests of an identified machine, else "posture".
         options: held, joints, orientation and limits as in `postures_over`; direction, band_hz and report as in
             `modal_quantities`.
 
@@ -300,8 +329,12 @@ def modal_maps(
     """
     if (over is None) == (path is None):
         raise ValueError("expected either 'over' or 'path'")
+    model, known = (machine.model, machine) if isinstance(machine, Identified) else (machine, None)
+    if known is not None and free is not None:
+        raise ValueError("found 'free' with an identified machine, expected it without, as it has its own")
     if (free is None) != (covariance is None):
         raise ValueError("found only one of 'free' and 'covariance', expected both or none")
+    linearize_at = linearize_at or ("posture" if known is None else known.linearize_at)
     if unknown := options.keys() - ModalMapOptions.__optional_keys__:
         raise TypeError(f"modal_maps() got an unexpected keyword argument '{min(unknown)}'")
     frame, direction, band_hz = frame_name(model, frame), options.get("direction"), options.get("band_hz")
@@ -314,8 +347,15 @@ def modal_maps(
     if free is not None and covariance is not None:
         free = logarithmic(model, free) if isinstance(free, Sequence) else free
         covariance = checked_covariance(free, covariance)
-        vary, u, free_names = FreeModel(model, free), free.encode(free_values(model, free)), free.names
-        uncertain = tuple(n for n, v in zip(free_names, np.diagonal(covariance), strict=True) if v >= LARGE_STD**2)
+        known = Identified(model, free, covariance)
+    if known is not None:
+        free, covariance, errors = known.free, known.covariance, tuple(known.errors.values())
+        variance, of_errors = np.diagonal(covariance), None
+        uncertain = tuple(n for n, v in zip(free.names, variance, strict=True) if v >= LARGE_STD**2)
+        if known.with_errors is not None:
+            covariance, of_errors = known.with_errors, jax.tree.map(lambda *parts: np.stack(parts), *errors)
+        vary, free_names = FreeModel(model, free, of_errors), (*free.names, *known.errors)
+        u = np.append(free.encode(free_values(model, free)), np.zeros(len(errors)))
     rows = postures.coordinates[postures.reached]
     found = modal_quantities(
         model, rows, quantities, modes, frame, vary, u, linearize_at, options.get("report"), direction=direction,

@@ -16,6 +16,7 @@ from jaxmb.identify.assess.budget import (
     DescribedTests,
     budget,
     error_columns,
+    errors_of_machine,
     explained_tests,
     joint_residual,
     linear_refit,
@@ -27,15 +28,20 @@ from jaxmb.identify.assess.corrected import Corrected, JointFit, joint_fit
 from jaxmb.identify.assess.modal_agreement import ModalAgreement, modal_agreement
 from jaxmb.identify.estimation.identifiability import (
     COUPLED,
+    RANK_TOLERANCE,
     Identifiability,
     Jacobian,
     identifiability,
+    inverse_std,
     jacobian_svd,
     row_blocks,
+    scaled_svd,
     triangular_factor,
 )
 from jaxmb.identify.experiments.components import Equations
+from jaxmb.identify.experiments.machine_errors import MachineErrors
 from jaxmb.identify.experiments.test import Entry
+from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.fit.linear import LinearStep, Unknowns
 from jaxmb.identify.fit.noise import Misfit, effective_length, misfits, misfits_of_tests, sampled_weights
 from jaxmb.identify.fit.problem import is_large, with_tests
@@ -390,6 +396,46 @@ class Estimate(Solution):
         return added.with_std(np.sqrt(self.identifiability.std**2 + np.diag(covariance)))
 
     @functools.cached_property
+    def error_moments(self) -> Float[np.ndarray, "k k"] | None:
+        """Expected products of the corrections of u and of the errors of machine and tests, over their likely sizes,
+        given the data [d + e, d + e]; None where all is exact.
+
+        An error that the residual would show is smaller than its tolerance, and a correction of u compensates a part of
+        the others. Of the joint fit where the effect of errors is not linear; without one the data are not used.
+        """
+        found, joint, scale = self.goodness.budget, self.goodness.joint, inverse_std(self.run.variances)[:, None]
+        if found is None:
+            return None
+        count, columns = len(found.errors), found.columns * found.factors
+        if found.draws is not None:
+            return _products(found.effect * found.factors, np.eye(count))
+        residual, jacobian = (self.residual, self.jacobian) if joint is None else (joint.residual, joint.jacobian)
+        jacobian, columns = np.asarray(jacobian), np.pad(columns, ((0, len(scale) - len(columns)), (0, 0)))
+        weighted, plain = scaled_svd(jacobian * scale, RANK_TOLERANCE), jacobian_svd(jacobian)
+        effect, beside = -plain.gain @ (plain.basis(jacobian).T @ columns), weighted.beside(columns * scale)
+        covariance = np.linalg.inv(np.eye(count) + beside.T @ beside)
+        mean = -covariance @ beside.T @ weighted.beside(residual * scale[:, 0])
+        change = effect @ mean if joint is None else joint.u - self.u
+        if joint is not None:
+            mean = joint.sizes / found.factors
+        return _products(effect, covariance) + np.outer(*2 * [np.append(change, mean)])
+
+    @functools.cached_property
+    def machine_errors(self) -> "MachineErrorMoments | None":
+        """Errors of the machine given the data; None where all is exact."""
+        found, moments, d = self.goodness.budget, self.error_moments, self.u.size
+        if found is None or moments is None:
+            return None
+        of_machine = {
+            error.key: (error, at) for error, at in errors_of_machine(self.model, self.study.free, self.study.fitted)
+        }
+        index = [k for k, error in enumerate(found.errors) if error.key in of_machine]
+        kept = np.append(np.arange(d), d + np.array(index, dtype=int))
+        sizes = found.factors * [error.std(self.study.tolerances) for error in found.errors]
+        known = tuple(of_machine[found.errors[k].key] for k in index)
+        return MachineErrorMoments(known, sizes[index], moments[np.ix_(kept, kept)]) if known else None
+
+    @functools.cached_property
     def agreements(self) -> dict[str, ModalAgreement]:
         """Fitted modes paired with the modes of a modal analysis, by name of the fitted tests that have one."""
         pairs = zip(self.study.fitted, self.views, strict=True)
@@ -412,6 +458,23 @@ class Estimate(Solution):
         each = zip(self.study.fitted, self.views, self.study.problem.row_slices, strict=True)
         known = {entry.name: (view, rows) for entry, view, rows in each}
         return ((entry, *known[entry.name]) for entry in entries if entry.role == "fit")
+
+
+class MachineErrorMoments(NamedTuple):
+    """Errors of the machine given the data of a fit."""
+
+    known: tuple[tuple[StatedError, MachineErrors], ...]
+    """With their directions."""
+    sizes: Float[np.ndarray, "e"]
+    """Likely standard deviations, SI."""
+    moments: Float[np.ndarray, "k k"]
+    """Expected products of the corrections of u and of the errors over `sizes` [d + e, d + e]."""
+
+
+def _products(effect: Float[np.ndarray, "d e"], covariance: Float[np.ndarray, "e e"]) -> Float[np.ndarray, "k k"]:
+    """Covariance of the changes of u by errors and of these errors [d + e, d + e]."""
+    both = np.concatenate([effect, np.eye(len(covariance))])
+    return both @ covariance @ both.T
 
 
 class Diagnosis(NamedTuple):

@@ -44,7 +44,7 @@ from jaxmb.identify.assess.remarks import (
     tolerance_remarks,
     unmatched_remarks,
 )
-from jaxmb.identify.assess.result import Mode, Outcome, Result, converged_status, found_parameters
+from jaxmb.identify.assess.result import Mode, Outcome, Result, WithErrors, converged_status, found_parameters
 from jaxmb.identify.assess.stiffness_model import assess_stiffness, stiffness_estimate
 from jaxmb.identify.assess.uncertainty.nonlinear import ambiguity, mode_deviations, not_bound_limited, with_curvature
 from jaxmb.identify.estimation.identifiability import (
@@ -54,6 +54,9 @@ from jaxmb.identify.estimation.identifiability import (
     identifiability,
     information_rows,
 )
+from jaxmb.identify.experiments.machine_errors import with_machine_errors
+from jaxmb.identify.experiments.test import Entry
+from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.fit.loop import COMPILATION, Report, run_fit
 from jaxmb.identify.fit.noise import refitted_ends, row_variances, weights_tests, with_estimated_noise
 from jaxmb.identify.fit.problem import compressed, is_large, linearized, objective_at, residual_at, with_tests
@@ -65,12 +68,15 @@ from jaxmb.io.validation import error_location, typed_arguments, warnings_as_rem
 from jaxmb.linalg.responses import FEW
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine
+from jaxmb.mechanics.tangent import Tangent
 from jaxmb.response.modal import modes, select_modes
 
 MOST_PASSES = 10
 """Largest number of linearizations of tests about the fitted machine."""
 LARGEST_LAST_STEP = 0.05
 """Largest change of the values in the last linearization, in standard deviations, at convergence."""
+ERROR_STEP = 1e-3
+"""Step of derivatives by an error of the machine, in its likely sizes."""
 EXPLAINED = 0.99
 """Part of the misfit that an error explains, above which contradicted tolerances are not reported."""
 
@@ -219,11 +225,12 @@ def assess(estimate: Estimate) -> Result:
     )
     goodness = estimate.goodness
     estimate = diagnosis.estimate.without_std if estimate.std_unknown else diagnosis.estimate
-    budgets = None
+    budgets = with_errors = None
     if goodness.budget is not None:
         budgets = (
             parameter_budgets(goodness.budget, study.free, estimate.std, study.free.slope(estimate.values)) or None
         )
+        with_errors = _with_errors(estimate)
         estimate = estimate.with_added(goodness.budget.covariance)
     rows = information_rows(estimate.jacobian, run.variances) if run.information is None else run.information
     combinations = groups(rows, estimate.identifiability.prior_std)
@@ -268,7 +275,24 @@ def assess(estimate: Estimate) -> Result:
         evaluations=run.evaluations,
         seconds={},
         history=run.history,
+        with_errors=with_errors,
     )
+
+
+def _with_errors(estimate: Estimate) -> WithErrors | None:
+    """Covariance of u and of the errors of the machine given the data; None where the machine is exact.
+
+    Args:
+        estimate: without the effect of tolerances.
+    """
+    errors = estimate.machine_errors
+    if errors is None:
+        return None
+    std = np.where(np.isfinite(estimate.std), estimate.std, np.nan)
+    by_noise = correlation(estimate.identifiability.covariance) * np.outer(std, std)
+    matrix = errors.moments.copy()
+    matrix[: std.size, : std.size] += by_noise
+    return WithErrors(tuple(error.key for error, _ in errors.known), errors.sizes, matrix)
 
 
 def _doubts(estimate: Estimate, diagnosis: Diagnosis, metrics: Metrics, machine: Machine) -> tuple[str, ...]:
@@ -324,12 +348,31 @@ def _modes(estimate: Estimate, rows: np.ndarray) -> tuple[Mode, ...]:
             found = jax.tree.map(np.asarray, modes(view.tangent))
             found = select_modes(found, found.frequency_hz <= vibration.band_end_hz)
             std = mode_deviations(
-                vibration.test, study.model, study.free, estimate.u, view.tangent, found, rows, affine
-            )
+                vibration.test, study.model, study.free, estimate.u, view.tangent, found, rows, affine,
+                _tangents_by_errors(estimate, entry),
+            )  # fmt: skip
             std = np.where(estimate.std_unknown, np.inf, std)
             columns = np.column_stack([found.frequency_hz, found.damped_frequency_hz, found.damping_ratio, std])
             lines += [Mode(entry.name, *row) for row in columns.tolist()]
     return tuple(lines)
+
+
+def _tangents_by_errors(estimate: Estimate, entry: Entry) -> tuple[Tangent, np.ndarray] | None:
+    """Derivatives of the tangent matrices of a test by the errors of the machine [n, n, e], and `MachineErrorMoments`;
+    None without such errors."""
+    errors = estimate.machine_errors
+    if errors is None:
+        return None
+
+    def tangent(error: StatedError, by: float) -> Tangent:
+        model = with_machine_errors(estimate.model, estimate.study.free, errors.known, {error.key: by})
+        return entry.test.view(model).tangent
+
+    columns = []
+    for (error, _), size in zip(errors.known, errors.sizes, strict=True):
+        both = (tangent(error, by) for by in (ERROR_STEP * size, -ERROR_STEP * size))
+        columns.append(jax.tree.map(lambda a, b: np.subtract(a, b) / (2.0 * ERROR_STEP), *both))
+    return jax.tree.map(lambda *parts: np.stack(parts, axis=-1), *columns), errors.moments
 
 
 CONVERGED_SLOPE = 1e-6

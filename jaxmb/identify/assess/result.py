@@ -14,6 +14,7 @@ import numpy as np
 from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.estimation.identifiability import Identifiability
 from jaxmb.identify.experiments.test import Entry
+from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.parameters.model_parameters import unit
 from jaxmb.identify.study.study import Study
 from jaxmb.io.files import strict, versions
@@ -114,6 +115,30 @@ class Mode(NamedTuple):
     damping_ratio_std: float = math.nan
 
 
+class WithErrors(NamedTuple):
+    """Covariance of the free parameters and of errors of the machine within their tolerances, given the data."""
+
+    errors: tuple[str, ...]
+    """Keys of the errors."""
+    std: np.ndarray
+    """Their likely standard deviations [e], SI."""
+    matrix: np.ndarray
+    """Of the entries of u and of the errors over `std` [d + e, d + e]; NaN for unknown entries of u."""
+
+    def scaled(self, scale: np.ndarray) -> "WithErrors":
+        """The same of the entries of u times some numbers [d]."""
+        both = np.append(scale, np.ones(len(self.errors)))
+        return self._replace(matrix=self.matrix * np.outer(both, both))
+
+    @classmethod
+    def read(cls, saved: Table | None, scale: np.ndarray) -> "WithErrors | None":
+        """That of `result.json`, whose parameters are entries of u times some numbers [d]; None without errors."""
+        if saved is None:
+            return None
+        numbers = (np.array(saved[name], dtype=float) for name in ("std", "matrix"))
+        return cls(tuple(saved["errors"]), *numbers).scaled(1.0 / scale)
+
+
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """Result of an identification: parameters with uncertainties, modes, metrics, remarks, identified machine."""
@@ -143,6 +168,8 @@ class Result:
     seconds: dict[str, float]
     history: list[tuple[int, float]]
     """(evaluations, best objective so far)."""
+    with_errors: WithErrors | None = None
+    """Covariance for predictions; None where the machine is exact."""
     versions: dict[str, str] = dataclasses.field(default_factory=versions)
     """Versions of the software used."""
 
@@ -257,6 +284,8 @@ class Result:
                     for name, p in self.parameters.items()
                 },
                 "covariance": _covariance(self),
+                "covariance_with_errors": self.with_errors
+                and self.with_errors.scaled(scale_of_values(self.study.free))._asdict(),
                 "correlation": self.correlation,
                 "singular_values": self.singular_values,
                 "estimated_noise": {
@@ -354,13 +383,18 @@ def _covariance(result: Result) -> Table:
             "scale": ["linear"] * len(names),
             "matrix": result.correlation * np.outer(std, std),
         }
-    scale = np.where(free.logarithmic, 1.0, free.width)
+    scale = scale_of_values(free)
     return {
         "names": free.names,
         "tied": free.tied,
         "scale": ["log" if log else "linear" for log in free.logarithmic],
         "matrix": matrix * np.outer(scale, scale),
     }
+
+
+def scale_of_values(free: FreeParameters) -> np.ndarray:
+    """Logarithms ("log") and values ("linear") of `result.json` over the entries of u [d]."""
+    return np.where(free.logarithmic, 1.0, free.width)
 
 
 def found_parameters(

@@ -16,7 +16,16 @@ from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
 
 from jaxmb.identify.assess.kinds import read_metrics
 from jaxmb.identify.assess.metrics import Metrics
-from jaxmb.identify.assess.result import SCHEMA, Mode, Outcome, Parameter, Result, with_interval
+from jaxmb.identify.assess.result import (
+    SCHEMA,
+    Mode,
+    Outcome,
+    Parameter,
+    Result,
+    WithErrors,
+    scale_of_values,
+    with_interval,
+)
 from jaxmb.identify.assess.stiffness_model import completed_machine
 from jaxmb.identify.estimation.identifiability import Verdict
 from jaxmb.identify.fit.problem import with_tests
@@ -58,6 +67,14 @@ class SavedParameter(Strictly):
     interval_95: tuple[Finite | None, Finite | None]
 
 
+class SavedErrors(Strictly):
+    """`WithErrors` in result.json."""
+
+    errors: tuple[str, ...]
+    std: tuple[NotNegative, ...]
+    matrix: tuple[tuple[Finite | None, ...], ...]
+
+
 class SavedResult(Strictly):
     """A result in the layout of `Result.as_json`."""
 
@@ -72,6 +89,7 @@ class SavedResult(Strictly):
     initial_cost: Finite | None
     parameters: dict[str, SavedParameter]
     covariance: Table
+    covariance_with_errors: SavedErrors | None = None
     correlation: tuple[tuple[Finite | None, ...], ...]
     singular_values: tuple[NotNegative | None, ...]
     estimated_noise: dict[str, NotNegative]
@@ -239,6 +257,7 @@ def load_result(folder: str | os.PathLike[str]) -> Result:
             seconds=saved["seconds"],
             history=[(n, _number(c)) for n, c in zip(saved["history_evaluations"], saved["history"], strict=True)],
             versions=saved["versions"],
+            with_errors=WithErrors.read(saved.get("covariance_with_errors"), scale_of_values(study.free)),
         )
         _check_covariance(saved["covariance"], result)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:

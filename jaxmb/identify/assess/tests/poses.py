@@ -11,7 +11,7 @@ from jaxmb.identify.assess.budget import Budget, DescribedTests
 from jaxmb.identify.assess.estimate import Estimate, jackknife_covariance
 from jaxmb.identify.assess.metrics import KindMetrics
 from jaxmb.identify.assess.result import INTERVAL
-from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, inverse_std, propagated_std, scaled_svd
+from jaxmb.identify.estimation.identifiability import propagated_std
 from jaxmb.identify.experiments.poses.pose_rows import (
     DISTANCE,
     INCLINATION,
@@ -158,9 +158,10 @@ def _rows(estimate: Estimate, entry: PoseEntry, found: _Estimated | None) -> lis
     # A parameter that is not known, as on a bound, lies somewhere within its bounds; fitted rows did not move it.
     unknown = np.subtract(study.free.upper, study.free.lower) / np.sqrt(12.0) if entry.role == "check" else 0.0
     known, by_tolerances = estimate.identifiability, 0.0
-    budget = estimate.goodness.budget
-    if budget is not None:
-        by_tolerances = _variance_by_tolerances(budget, estimate, entry, test, slope)
+    budget, moments = estimate.goodness.budget, estimate.error_moments
+    if budget is not None and moments is not None:
+        change = np.column_stack([slope, _by_errors(budget, estimate, entry, test)])
+        by_tolerances = np.einsum("mi,ij,mj->m", change, moments, change)
         by_noise = np.sqrt(np.maximum(known.std**2 - np.diag(budget.covariance), 0.0))
         known = known._replace(covariance=known.covariance - budget.covariance, std=by_noise)
     known = known._replace(std=np.where(np.isinf(estimate.std), unknown, known.std))
@@ -190,39 +191,20 @@ def _rows(estimate: Estimate, entry: PoseEntry, found: _Estimated | None) -> lis
     ]
 
 
-def _variance_by_tolerances(
-    budget: Budget, estimate: Estimate, entry: PoseEntry, test: PoseTest, slope: Float[np.ndarray, "m d"]
-) -> Float[np.ndarray, "m"]:
-    """Variance of the residual of a test by the errors of machine and tests that the residual of the fit allows, to
-    first order: their own effect and that of the change of the estimate, which compensates a part of it.
+def _by_errors(budget: Budget, estimate: Estimate, entry: PoseEntry, test: PoseTest) -> Float[np.ndarray, "m e"]:
+    """Change of the residual of a test by the errors of a budget, each of its likely size.
 
     Args:
         budget: of the fit.
         estimate: the fit.
         entry: the test.
         test: the same with other components.
-        slope: derivative of its residual by u.
     """
     study, there = estimate.study, dataclasses.replace(entry, test=test)
     described = DescribedTests([there], estimate.model, study.free, Tolerances(), study.exact)
     plain, sizes = described.residual({}), {error.key: error.std(study.tolerances) for error in budget.errors}
     own = np.reshape([described.residual({key: size}) - plain for key, size in sizes.items()], (-1, test.rows)).T
-    change = budget.factors * (own + slope @ budget.effect)
-    return np.einsum("mi,ij,mj->m", change, _products_of_errors(budget, estimate), change)
-
-
-def _products_of_errors(budget: Budget, estimate: Estimate) -> Float[np.ndarray, "e e"]:
-    """Expected products of the errors, over their likely sizes, given the residual of the fit: an error that it would
-    show is smaller than its tolerance. The identity where the effect of errors is not linear."""
-    count, rows = len(budget.errors), estimate.residual.size - len(budget.columns)
-    if budget.draws is not None:
-        return np.eye(count)
-    scale = inverse_std(estimate.run.variances)
-    svd = scaled_svd(np.asarray(estimate.jacobian) * scale[:, None], RANK_TOLERANCE)
-    beside = svd.beside(np.pad(budget.columns * budget.factors, ((0, rows), (0, 0))) * scale[:, None])
-    covariance = np.linalg.inv(np.eye(count) + beside.T @ beside)
-    mean = covariance @ beside.T @ svd.beside(estimate.residual * scale)
-    return covariance + np.outer(mean, mean)
+    return own * budget.factors
 
 
 def _residual_and_slope(estimate: Estimate, entry: PoseEntry, test: PoseTest) -> tuple[np.ndarray, np.ndarray]:

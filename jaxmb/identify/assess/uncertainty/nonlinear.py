@@ -232,11 +232,9 @@ def mode_deviations(
     found: Modes,
     rows: Float[np.ndarray, "k d"],
     affine: AffineView | None = None,
+    by_errors: tuple[Tangent, Float[np.ndarray, "k k"]] | None = None,
 ) -> Float[np.ndarray, "mode 2"]:
     """Standard deviations of natural frequency (Hz) and damping ratio of each mode, to first order.
-
-    dlambda = -phi^T (lambda^2 dM + lambda dC + dK) phi / phi^T (2 lambda M + C) phi, with K + j D + E lambda^a for K
-    where there is structural or fractional damping.
 
     Args:
         test: determines the posture.
@@ -247,6 +245,8 @@ def mode_deviations(
         found: some of its modes.
         rows: information of the fit about u, `information_rows`.
         affine: view of the test as a function of the free values, where it is affine.
+        by_errors: derivatives of the tangent matrices by the errors of the machine [n, n, e], and the expected products
+            of u and these errors.
 
     Returns:
         inf where a mode depends on a direction of u that has no effect on the data.
@@ -255,6 +255,20 @@ def mode_deviations(
         slope = affine.tangent_slope(free, u)
     else:
         slope = view_slope(model, free, jax.device_put(u), test.q, test.at).tangent
+    changes = _mode_slopes(tangent, found, slope)
+    variance = np.stack([deviations(rows, part) for part in changes], axis=1) ** 2
+    if by_errors is not None:
+        both = np.concatenate([changes, _mode_slopes(tangent, found, by_errors[0])], axis=2)
+        variance += np.einsum("qmi,ij,qmj->mq", both, by_errors[1], both)
+    return np.sqrt(variance)
+
+
+def _mode_slopes(tangent: Tangent, found: Modes, slope: Tangent) -> Float[np.ndarray, "2 mode k"]:
+    """Derivatives of natural frequency (Hz) and damping ratio of some modes by those of the tangent matrices [n, n, k].
+
+    dlambda = -phi^T (lambda^2 dM + lambda dC + dK) phi / phi^T (2 lambda M + C) phi, with K + j D + E lambda^a for K
+    where there is structural or fractional damping.
+    """
     M, phi, root = tangent.mass, np.asarray(found.shape), np.asarray(found.eigenvalue)[:, None]
 
     def along(matrix: Array) -> np.ndarray:
@@ -272,8 +286,7 @@ def mode_deviations(
     changes = -changes / below
     size, ratio = np.abs(root), -np.real(root) / np.abs(root)
     growth = (np.conj(root) * changes).real / size
-    of_ratio = -(changes.real + ratio * growth) / size
-    return np.stack([deviations(rows, part) for part in (growth / (2.0 * np.pi), of_ratio)], axis=1)
+    return np.stack([growth / (2.0 * np.pi), -(changes.real + ratio * growth) / size])
 
 
 POINTS = 25

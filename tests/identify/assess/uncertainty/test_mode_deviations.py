@@ -6,6 +6,8 @@ import pytest
 
 import jaxmb
 from jaxmb.identify.assess.uncertainty.nonlinear import mode_deviations
+from jaxmb.identify.experiments.tolerances import Tolerances
+from jaxmb.maps.modal import identified, load_identified, modal_maps
 from jaxmb.response.modal import modes
 from tests.identify.arm import MACHINE, frf, study_of
 
@@ -53,3 +55,40 @@ def test_modes_by_differences(name, tmp_path):
     first = next(i for i, name in enumerate(free.names) if name.startswith("stiffness"))
     rows[first, first] = 0.0  # a stiffness that the data do not determine
     assert np.isinf(mode_deviations(test, study.model, free, u, tangent, found, rows)[:, 0]).any()
+
+
+def test_modes_with_a_wrong_mass(tmp_path):
+    """A mass 4 % off displaces the stiffnesses, hardly the modes at the posture of the test, and those of other
+    postures within their intervals; also from the saved files."""
+    data = MACHINE.model_dump(mode="json", exclude_unset=True)
+    data["body"][1]["mass"] *= 1.04
+    data["body"][1]["inertia_products"] = {k: 1.04 * v for k, v in data["body"][1]["inertia_products"].items()}
+    true, lines, rng = jaxmb.build_model(jaxmb.Machine.model_validate(data)), np.arange(1.0, 25.0, 0.25), 0
+    names = ["tool x", "tool z"]
+    points = [("tool", "x"), ("tool", "z")]
+    h = np.asarray(jaxmb.frf(true, np.array([0.2, 0.5]), lines, outputs=points, inputs=points))
+    noise = np.random.default_rng(rng).normal(size=(2, *h.shape))
+    measured = h * np.exp(0.01 * (noise[0] + 1j * noise[1]))
+    jaxmb.write_frf(tmp_path / "h.npz", jaxmb.FrfSet(lines, measured, "accelerance", names, names))
+    test = {
+        "kind": "frf",
+        "file": "h.npz",
+        "posture": {"a": 0.2, "b": 0.5},
+        "noise_log_std": 0.01,
+        "outputs": points,
+        "inputs": points,
+    }
+    exact = dict.fromkeys(Tolerances.model_fields, 0.0)
+    result = jaxmb.identify(study_of(tmp_path, test, tolerances=exact | {"mass_percent": 3.0}))
+    (tmp_path / "result.json").write_text(result.json_text())
+    jaxmb.write_machine(result.machine, tmp_path / "machine.toml")
+    fresh, saved = (modal_maps(known, {"b": [-1.2, 0.5]}, held={"a": 0.2}) for known in (
+        identified(result), load_identified(tmp_path)))  # fmt: skip
+    known = modal_maps(true, {"b": [-1.2, 0.5]}, held={"a": 0.2}).maps
+    for name, std in (("frequency", "frequency_std_hz"), ("damping", "damping_ratio_std")):
+        np.testing.assert_allclose(saved.maps[name].std, fresh.maps[name].std, rtol=1e-6)
+        of_modes = np.array([getattr(mode, std) for mode in result.modes])
+        np.testing.assert_allclose(fresh.maps[name].std[1], of_modes, rtol=1e-3)
+        assert np.abs((fresh.maps[name].values - known[name].values) / fresh.maps[name].std).max() < 3.0
+    relative = fresh.maps["frequency"].std / fresh.maps["frequency"].values
+    assert relative.max() < 0.2 * result.parameters["stiffness.b"].std_log
