@@ -327,8 +327,9 @@ def write_urdf(machine: Machine, path: str | os.PathLike[str]) -> tuple[str, ...
         Omitted properties, empty where the file is complete.
 
     Raises:
-        NotImplementedError: URDF cannot describe the machine: it has loops, springs, beams, motors, or several
-            coordinates between two bodies. The message names all of them.
+        NotImplementedError: URDF cannot describe the machine: it has loops, springs, virtual springs, beams, motors,
+            several coordinates between two bodies, or a payload with the name of a body or frame. The message names all
+            of them.
         OSError: the file cannot be written; no partial file remains.
     """
     write_atomically(path, urdf_text(machine).encode())
