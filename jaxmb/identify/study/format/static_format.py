@@ -117,8 +117,8 @@ class DeflectionTestPart(RecordedTestPart):
     rotation_weight: Positive = 1.0
     """Weight of the squared error of a rotation relative to that of a translation, each over its variance [1]."""
     robust: Annotated[bool, Field(strict=True)] = False
-    """Whether outliers get less weight. One such test is sufficient; only for studies of deflection tests alone,
-    without a prior."""
+    """Whether outliers get less weight. One such test is sufficient; only for studies of deflection tests alone that
+    are fitted in one linear step, without a prior."""
     instruments: Instruments | None = None
     """Errors of the instruments, from which weights, standard deviations and correlations follow."""
 
@@ -190,9 +190,9 @@ class PoseTestPart(RecordedTestPart):
     distance_std_mm: Positive = 0.02
     """Standard deviation of a distance."""
     scatter_mrad: dict[str, Positive] = {}
-    """Standard deviation of random rotations of virtual springs in each row, by spring and axis, such as `"guide.rx"`:
-    what their compliance and play do not describe. They are common to the components of a row. Scaled as `std_mrad`
-    where `std_mm` is `"estimate"`."""
+    """Standard deviation of random rotations of virtual springs in each row, by spring and axis, such as `"guide.rx"`,
+    in addition to those due to their compliance and play. They are common to the components of a row. Scaled as
+    `std_mrad` where `std_mm` is `"estimate"`."""
     levelled: bool = False
     """Whether the device's z axis is vertical at every station, as of a total station. The machine's weight then acts
     along it, independent of the tilt of the machine's base."""
