@@ -66,8 +66,8 @@ def write_mjcf(
     Raises:
         NotImplementedError: MJCF cannot describe the machine: it has virtual springs, structural, Rayleigh or
             fractional damping, stiffness under load, friction beyond Coulomb's, springs along or about a fixed
-            direction, prismatic or cylindrical loops, scaled readings, or a motor that another coordinate of the same
-            body carries. The message names all of them.
+            direction, prismatic or cylindrical loops, loops closed by springs, scaled readings, a motor that another
+            coordinate of the same body carries, or a body called world. The message names all of them.
         ModuleNotFoundError: MuJoCo is not installed.
         ValueError: the posture is wrong, or MuJoCo rejects the machine, such as a moving body without mass.
         OSError: the file cannot be written; no partial file remains.
