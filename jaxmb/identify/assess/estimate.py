@@ -414,11 +414,12 @@ class Estimate(Solution):
         weighted, plain = scaled_svd(jacobian * scale, RANK_TOLERANCE), jacobian_svd(jacobian)
         effect, beside = -plain.gain @ (plain.basis(jacobian).T @ columns), weighted.beside(columns * scale)
         covariance = np.linalg.inv(np.eye(count) + beside.T @ beside)
-        mean = -covariance @ beside.T @ weighted.beside(residual * scale[:, 0])
-        change = effect @ mean if joint is None else joint.u - self.u
-        if joint is not None:
-            mean = joint.sizes / found.factors
-        return _products(effect, covariance) + np.outer(*2 * [np.append(change, mean)])
+        if joint is None:
+            errors = -covariance @ beside.T @ weighted.beside(residual * scale[:, 0])
+            mean = np.append(effect @ errors, errors)
+        else:
+            mean = np.append(joint.u - self.u, joint.sizes / found.factors)
+        return _products(effect, covariance) + np.outer(mean, mean)
 
     @functools.cached_property
     def machine_errors(self) -> "MachineErrorMoments | None":
