@@ -10,7 +10,7 @@ from jaxmb.io.validation import check_known
 from jaxmb.machine.beam import VirtualSpring
 from jaxmb.machine.build import Model, tree_model
 from jaxmb.machine.elements import TERMS, Fractional, FurtherFriction, Rayleigh
-from jaxmb.machine.families import OF_BODIES, Owner, keys_of
+from jaxmb.machine.families import OF_BODIES, keys_of
 from jaxmb.machine.schema import LOCKED_BOTH, Coordinate, Machine
 
 
@@ -77,6 +77,8 @@ def machine_of(machine: Machine, model: Model) -> Machine:
     of_frame = {name: _numbers(model, i, "frame") for i, name in enumerate(model.frames)}
     law = Fractional.model_construct(order=float(model.fractional_order), time=float(model.fractional_time))
     return machine.model_copy(update={
+        **{key: tuple(part.model_copy(update=_numbers(model, i, key)) for i, part in enumerate(parts))
+           for key, parts in machine.elements.items() if keys_of(key)},
         "body": tuple(
             b.model_copy(
                 update={"joint": tuple(c.model_copy(update=elastic[c.name]) for c in b.joint)}
@@ -85,7 +87,6 @@ def machine_of(machine: Machine, model: Model) -> Machine:
             )
             for b in machine.body
         ),
-        "beam": tuple(b.model_copy(update=_numbers(model, i, "beam")) for i, b in enumerate(machine.beam)),
         "frame": tuple(f.model_copy(update=of_frame[f.name]) for f in machine.frame),
         "payload": tuple(p.model_copy(update=rigid[p.name]) for p in machine.payload),
         "spring": tuple(
@@ -96,9 +97,6 @@ def machine_of(machine: Machine, model: Model) -> Machine:
             for i, s in enumerate(machine.spring)
         ),
         "virtual_spring": tuple(_virtual_spring(s, i, start, model) for i, s in enumerate(machine.virtual_spring)),
-        "transmission": tuple(
-            t.model_copy(update=_numbers(model, i, "transmission")) for i, t in enumerate(machine.transmission)
-        ),
         "rayleigh": Rayleigh(mass=float(model.rayleigh_mass), stiffness=float(model.rayleigh_stiffness)),
         "fractional": law if model.fractional else None,
     })  # fmt: skip
@@ -110,7 +108,7 @@ def central_inertia(mass: float, first_moment: np.ndarray, inertia: np.ndarray) 
     return c, inertia - mass * (c @ c * np.eye(3) - np.outer(c, c))
 
 
-def _numbers(model: Model, i: int, owner: Owner) -> dict[str, object]:
+def _numbers(model: Model, i: int, owner: str) -> dict[str, object]:
     """Values of the i-th owner by key of the machine file."""
     return {key: _row(getattr(model, leaf)[i]) for key, leaf in keys_of(owner).items()}
 

@@ -7,6 +7,8 @@ Owner = Literal[
     "drive", "station",
 ]  # fmt: skip
 
+OUTSIDE = ("channel", "drive", "station")
+"""Owners that are not part of the machine."""
 Matrix = Literal["", "mass", "damping", "stiffness"]
 
 
@@ -15,7 +17,8 @@ class Family(NamedTuple):
 
     name: str
     owner: Owner
-    """Kind of element with such a parameter; channels, drives and stations are not part of the machine."""
+    """Kind of element with such a parameter: its key in a machine file, and without
+    the plural s that of its names in a `Model`, apart from coordinates, frames and masses of bodies."""
     leaf: str = ""
     """Array of `Model` that holds them."""
     units: tuple[str, ...] = ("1",)
@@ -136,7 +139,7 @@ OF_TESTS = {*OF_CHANNELS, STATION, DISTANCE_OFFSET}
 """Families whose parameters are named by a test and hold for it alone; a gain of a drive holds for all."""
 
 
-def keys_of(owner: Owner) -> dict[str, str]:
+def keys_of(owner: str) -> dict[str, str]:
     """Array of the model by key of the machine file, for values that are written back unchanged."""
     return {family.key: family.leaf for family in FAMILIES if family.owner == owner and family.key}
 

@@ -34,6 +34,7 @@ from jaxmb.machine.values import (
     check_travel,
     check_turns,
     in_order_of_need,
+    name_of,
 )
 
 MOST_COORDINATES = 200
@@ -350,21 +351,19 @@ class Machine(Part):
 
     def __repr__(self) -> str:
         """Numbers of its parts, and the names of its coordinates."""
-        parts = [
-            f"{len(found)} {name}{'' if len(found) == 1 else plural}"
-            for name, plural, found in (
-                ("body", "", self.body) if len(self.body) == 1 else ("bodies", "", self.body),
-                ("beam", "s", self.beam), ("payload", "s", self.payload), ("spring", "s", self.spring),
-                ("loop", "s", self.loop), ("coupling", "s", self.coupling),
-                ("virtual spring", "s", self.virtual_spring),
-            )
-            if found
-        ]  # fmt: skip
+        counts = {name_of(key): len(parts) for key, parts in self.elements.items() if key != "frame"}
+        parts = [f"{n} {name if n == 1 else 'bodies' if name == 'body' else f'{name}s'}" for name, n in counts.items()]
         names = f"{len(self.coordinates)} coordinates: {listed(self.coordinates, MOST_SHOWN)}"
         frames = f"; frames {listed([f.name for f in self.frame], MOST_SHOWN)}" if self.frame else ""
         return f"<Machine {self.name}: {', '.join(parts)}; {names}{frames}>"
 
     __str__ = __repr__
+
+    @property
+    def elements(self) -> dict[str, tuple[Any, ...]]:
+        """Its bodies, beams, frames and all other parts by key; kinds that it lacks are omitted."""
+        found = ((key, getattr(self, key)) for key in type(self).model_fields)
+        return {key: parts for key, parts in found if isinstance(parts, tuple) and isinstance((*parts, 0)[0], Part)}
 
     @property
     def drives(self) -> tuple[tuple[Coordinate, Motor, Coordinate], ...]:
@@ -404,13 +403,18 @@ class Machine(Part):
             ("coordinate or spring", names),
             ("coordinate, spring or transmission", [*names, *(t.name for t in self.transmission)]),
             ("body or payload", [*bodies, *(p.name for p in self.payload)]),
-            ("loop", [loop.name for loop in self.loop]),
+            *(
+                (name_of(key), [part.name for part in parts])
+                for key, parts in self.elements.items()
+                if key != "coupling"
+            ),
             ("coupling: coordinate", [coupling.coordinate for coupling in self.coupling]),
             ("independent: coordinate", self.independent),
-            ("virtual spring", [s.name for s in self.virtual_spring]),
             ("location of a virtual spring", [f"{s.at} of {s.body}" for s in self.virtual_spring]),
         ):
             check_distinct(distinct, f"the {label} name '{{}}' is used twice, expected each once")
+        joined = [(f"{name_of(key)} '{part.name}'", part)
+                  for key, parts in self.elements.items() for part in parts if hasattr(part, "frame_a")]  # fmt: skip
         prismatic = [c.name for c in self.moving_parts if c.type == "prismatic"]
         references = [
             *((f"transmission '{t.name}': coordinate", t.coordinates, self.coordinates) for t in self.transmission),
@@ -418,9 +422,8 @@ class Machine(Part):
             *((f"beam '{b.name}': body", [b.body], carriers) for b in self.beam),
             *((f"frame '{f.name}': body", [f.body], carriers) for f in self.frame),
             *((f"payload '{p.name}': frame", [p.frame], self.frames) for p in self.payload),
-            *((f"{kind} '{part.name}': {key}", [getattr(part, key)], self.frames)
-              for kind, parts in (("spring", self.spring), ("loop", self.loop))
-              for part in parts for key in ("frame_a", "frame_b")),
+            *((f"{label}: {key}", [getattr(part, key)], self.frames)
+              for label, part in joined for key in ("frame_a", "frame_b")),
             *((f"virtual spring '{s.name}': body", [s.body], [GROUND, *bodies]) for s in self.virtual_spring),
             *((f"virtual spring '{s.name}': guide: prismatic coordinate", [s.guide.coordinate], prismatic)
               for s in self.virtual_spring if s.guide is not None),
@@ -430,10 +433,9 @@ class Machine(Part):
         ]  # fmt: skip
         for label, given, known in references:
             check_known(label, given, known)
-        for part in (*self.spring, *self.loop):
+        for label, part in joined:
             if part.frame_a == part.frame_b:
-                kind = type(part).__name__.lower()
-                raise ValueError(f"{kind} '{part.name}': joins frame '{part.frame_a}' to itself, expected another one")
+                raise ValueError(f"{label}: joins frame '{part.frame_a}' to itself, expected another one")
         parent = {end: [beam.body] for beam in self.beam for end in beam.ends}
         in_order_of_need(parent | {b.name: [b.parent] for b in self.body}, "the parents of bodies")
         self._check_couplings()

@@ -31,6 +31,7 @@ from jaxmb.machine.values import (
     Origin,
     Part,
     in_order_of_need,
+    name_of,
     numbers_text,
     omitted,
     unused_name,
@@ -374,10 +375,11 @@ def beyond_urdf(machine: Machine) -> tuple[str, ...]:
     return tuple(
         f"{label} ({', '.join(each.name for each in parts)})"
         for label, parts in (
-            ("beams", machine.beam),
-            ("loops", machine.loop),
-            ("springs", machine.spring),
-            ("virtual springs", machine.virtual_spring),
+            *(
+                (f"{name_of(key)}s", parts)
+                for key, parts in machine.elements.items()
+                if key not in (*CARRIED[Machine], "transmission")
+            ),
             ("motors", [c for body in machine.body for c in body.joint if c.motor]),
             ("several coordinates between two bodies", [body for body in machine.body if len(body.joint) > 1]),
             ("a payload and a frame of one name", [payload for payload in machine.payload if payload.name in used]),

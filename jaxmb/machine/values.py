@@ -263,9 +263,7 @@ def omitted(machine: Part, carried: Mapping[type[Part], Collection[str]]) -> tup
         carried: keys that the format carries, by class; of other classes all.
     """
     found, own = _omitted_keys(machine, carried, ""), type(machine).model_fields
-    of_parts = [
-        f"{LABELS.get(key, key.replace('_', ' '))} of {', '.join(found[key])}" for key in found if key not in own
-    ]
+    of_parts = [f"{name_of(key)} of {', '.join(found[key])}" for key in found if key not in own]
     return (*of_parts, *(_own_text(machine, key) for key in found if key in own))
 
 
@@ -287,9 +285,9 @@ def _omitted_keys(part: Part, carried: Mapping[type[Part], Collection[str]], nam
 
 def _own_text(machine: Part, key: str) -> str:
     """An omitted key of the machine itself, with the names of its parts or its numbers."""
-    label, value = LABELS.get(key, key.replace("_", " ")), getattr(machine, key)
+    value = getattr(machine, key)
     entries = value if isinstance(value, tuple) else ()
-    return f"{label} {', '.join(str(getattr(each, 'name', each)) for each in entries)}".rstrip()
+    return f"{name_of(key)} {', '.join(str(getattr(each, 'name', each)) for each in entries)}".rstrip()
 
 
 LABELS = {
@@ -297,6 +295,11 @@ LABELS = {
     "posture": "reference posture", "independent": "selection of independent coordinates",
 }  # fmt: skip
 """Names of keys in texts, where they differ from the keys."""
+
+
+def name_of(key: str) -> str:
+    """Name of a key in texts."""
+    return LABELS.get(key, key.replace("_", " "))
 
 
 class Origin(Part):

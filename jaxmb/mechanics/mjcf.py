@@ -25,7 +25,7 @@ from jaxmb.machine.elements import (
 )
 from jaxmb.machine.mjcf import mujoco_module, without_log
 from jaxmb.machine.schema import EXACT, Body, Coordinate, Frame, Machine, Motor, Payload, RigidMass, Spring
-from jaxmb.machine.values import GROUND, Part, by_level, numbers_text, omitted
+from jaxmb.machine.values import GROUND, Part, by_level, name_of, numbers_text, omitted
 from jaxmb.mechanics.beam_chains import natural_frequencies, with_chains
 from jaxmb.mechanics.kinematics import frame_poses
 from jaxmb.mechanics.postures import build_model, posture as posture_of
@@ -145,7 +145,11 @@ def beyond_mjcf(machine: Machine) -> tuple[str, ...]:
     found = [
         f"{label} ({', '.join([*(each.name for each in parts[:5]), *(['...'] if len(parts) > 5 else [])])})"
         for label, parts in (
-            ("virtual springs", machine.virtual_spring),
+            *(
+                (f"{name_of(key)}s", parts)
+                for key, parts in machine.elements.items()
+                if key not in (*CARRIED[Machine], "beam")
+            ),
             ("structural damping", [part for part in [*joints, *machine.spring] if part.loss_factor]),
             ("stiffness under load", [c for c in joints if c.stiffness_slope is not None]),
             ("friction beyond Coulomb's", [c for c in joints if c.further_friction is not None]),

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 from jaxmb.io.validation import check_known, finite_number, shown, typed_arguments
 from jaxmb.machine.build import Model
 from jaxmb.machine.elements import TERMS
-from jaxmb.machine.families import FAMILIES, NOT_NEGATIVE, OF_GEOMETRY, Family, leaves_of
+from jaxmb.machine.families import FAMILIES, NOT_NEGATIVE, OF_GEOMETRY, OUTSIDE, Family, leaves_of
 from jaxmb.machine.values import GROUND
 from jaxmb.mechanics.kinematics import ELASTIC_AXES
 
@@ -69,12 +69,9 @@ def parameter_table(model: Model) -> dict[str, ParameterSpec]:
             return model.has_play[i]
         return family.owner != "coordinate" or i not in without.get(family.name, ())
 
-    of_owner: dict[str, list[tuple[int, str]]] = {
-        owner: list(enumerate(getattr(model, names))) for owner, names in _ITEMS.items()
-    }
-    of_owner["coordinate"] = moving
     fixed = {GROUND, *model.elements}
-    of_owner["frame"] = [(i, name) for i, name in enumerate(model.frames) if name not in fixed]
+    named = [(i, name) for i, name in enumerate(model.frames) if name not in fixed]
+    special = {"coordinate": moving, "frame": named, "body": list(enumerate(model.masses))}
 
     for _, rows in itertools.groupby(FAMILIES, _written_together):
         group = list(rows)
@@ -82,16 +79,12 @@ def parameter_table(model: Model) -> dict[str, ParameterSpec]:
         if owner == "machine":
             for leaf in leaves_of(group[0]) if name != "fractional" or model.fractional else ():
                 found[leaf.replace("_", ".", 1)] = ParameterSpec(leaf, ((),))
-        elif owner in of_owner:
-            for (i, item), family in itertools.product(of_owner[owner], group):
+        elif owner not in OUTSIDE:
+            items = special[owner] if owner in special else enumerate(getattr(model, f"{owner.replace(' ', '_')}s"))
+            for (i, item), family in itertools.product(items, group):
                 for axes, entries in _entries(family, i, getattr(model, family.leaf).shape) if has(family, i) else ():
                     found[".".join((family.name, item, *axes))] = ParameterSpec(family.leaf, entries)
     return found
-
-
-_ITEMS = {"joint": "joints", "spring": "springs", "transmission": "transmissions", "beam": "beams", "body": "masses",
-          "virtual spring": "virtual_springs"}  # fmt: skip
-"""Names of the owners of parameters in a model."""
 
 
 def _written_together(family: Family) -> tuple[str, ...]:
