@@ -29,11 +29,13 @@ class Family(NamedTuple):
     matrix: Matrix = ""
     """Matrix of the linearized equations that it determines, apart from the gravity stiffness; empty for none."""
     affine: bool = False
-    """Whether the tangent at a fixed posture is affine in it, all others as they are."""
+    """Whether the tangent at a fixed posture is affine in it, all others as they are. One that multiplies another in
+    the tangent is listed in `PRODUCTS` of `jaxmb.identify.experiments.motion_view`."""
     loss: bool = False
     """Whether it multiplies the stiffness of its owner to structural damping."""
     torque: bool = False
-    """Whether the torque of a rigid machine is linear in it, so that the torque regressor has its columns."""
+    """Whether the torque of a rigid machine is linear in it, so that the torque regressor has its columns; torque tests
+    omit the effect of all others. Those without a matrix are friction (`OF_FRICTION`)."""
     key: str = ""
     """Key of the owner in a machine file; empty where the value is not written back unchanged."""
     tolerance: str = ""

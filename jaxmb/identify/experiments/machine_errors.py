@@ -650,8 +650,8 @@ def with_further_springs(model: Model) -> Model:
 
 
 _OF_COORDINATES = (
-    "origin", "axis", "origin_deviation", "zero", "reading_scale", "stiffness", "damping", "rotor_inertia", "friction",
-    "offset", "friction_terms", "stribeck_speed", "friction_temperature", "loss_factor", "stiffness_slope", "reference",
+    "origin", "axis", "friction_temperature", "reference",
+    *dict.fromkeys(family.leaf for family in FAMILIES if family.owner in ("coordinate", "joint")),
 )  # fmt: skip
 
 

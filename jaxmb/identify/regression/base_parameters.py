@@ -19,7 +19,6 @@ from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.regression.torque_regressor import energy_regressor, regressor_names, stacked_torque_regressor
 from jaxmb.io.validation import check_choice, check_known, finite_number, typed_arguments
 from jaxmb.machine.build import Model
-from jaxmb.machine.elements import TERMS
 from jaxmb.machine.families import OF_BODIES
 from jaxmb.mechanics.kinematics import frame_poses
 from jaxmb.mechanics.loops import CLOSED, independent_coordinates
@@ -70,15 +69,13 @@ def random_states(
     return q, qd, qdd
 
 
-PREFERRED = (
-    ("stiffness", ""), ("damping", ""), ("friction", ""), ("offset", ""),
-    *((family, "") for family in TERMS),
+LESS_PREFERRED = (
     ("inertia", "zz"), ("inertia", "xx"), ("inertia", "xy"), ("inertia", "xz"), ("inertia", "yz"), ("inertia", "yy"),
     ("first_moment", "x"), ("first_moment", "y"), ("first_moment", "z"),
     ("rotor_inertia", ""), ("mass", ""), ("density", ""),
 )  # fmt: skip
-"""Families with their axes by decreasing priority as independent parameters; for joints about z the usual choice for
-robots."""
+"""Families with their axes by decreasing priority as independent parameters, after all others; for joints about z the
+usual choice for robots."""
 DIGITS = 10
 """Significant digits of a coefficient: further ones are rounding."""
 WEAK = 1e-5
@@ -323,7 +320,8 @@ def _without_rounded_angles(model: Model) -> Model:
 
 def _preference(name: str) -> int:
     family, _, *axes = name.split(".")
-    return PREFERRED.index((family, *(axes or ("",))))
+    row = family, *(axes or ("",))
+    return LESS_PREFERRED.index(row) if row in LESS_PREFERRED else -1
 
 
 @compiled

@@ -7,10 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmb import make_study
-from jaxmb.identify.parameters.model_parameters import set_parameters
+from jaxmb import build_model, make_study, reference_posture
+from jaxmb.identify.experiments.motion_view import LINEAR_LEAVES, PRODUCTS, affine_motion, motion_view
+from jaxmb.identify.parameters.free_parameters import Bound, free_parameters
+from jaxmb.identify.parameters.model_parameters import parameter_table, parameters, set_parameters
+from jaxmb.machine.schema import Machine
 from tests.identify.crane import crane_study, frf_test, pendulum_study
 from tests.identify.derivatives import assert_jacobian, jacobian_of, residual_of
+from tests.identify.parameters.test_parameters import EVERYTHING
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +80,27 @@ def test_loss_factors_beside_stiffness():
             for name in ("mass", "damping", "stiffness", "structural"):
                 a, b = (np.asarray(getattr(t, name)) for t in (short, direct))
                 np.testing.assert_allclose(a, b, rtol=0, atol=1e-12 * np.abs(b).max(), err_msg=name)
+
+
+def test_affine_families_that_multiply_another_are_listed():
+    """All affine families free but those of `PRODUCTS`: one that multiplies another in the tangent is missing there."""
+    without = {"virtual_spring", "fractional"}
+    model = build_model(Machine.model_validate({k: v for k, v in EVERYTHING.items() if k not in without}))
+    model = dataclasses.replace(model, load_dependent=(False,) * len(model.coordinates))
+    names = [name for name, spec in parameter_table(model).items() if spec.leaf in LINEAR_LEAVES - PRODUCTS.keys()]
+    own = parameters(model)
+    bounds = [Bound((name,), 0.0, 2.0 * abs(own[name]) or 1.0, logarithmic=False) for name in names]
+    free = free_parameters(model, bounds)
+    points = (("tool", "x"), ("tool", "y"))
+    arguments = (reference_posture(model), "posture", points, points, False, False)
+    affine = affine_motion(arguments, 100.0, model, free)
+    assert affine is not None
+    values = np.array([own[name] for name in names]) * np.random.default_rng(1).uniform(0.5, 1.5, len(names))
+    direct = motion_view(free.apply(model, values), *arguments).tangent
+    for name in ("mass", "damping", "stiffness"):
+        a, b = (np.asarray(getattr(tangent, name)) for tangent in (affine(values).tangent, direct))
+        size = np.sqrt(np.diag(b))
+        np.testing.assert_allclose(a / np.outer(size, size), b / np.outer(size, size), atol=1e-9, err_msg=name)
 
 
 def test_residual_of_the_affine_view(tmp_path):
