@@ -52,6 +52,17 @@ NoiseLevel = Annotated[Positive | Literal["estimate"], or_word("estimate", "a nu
 Points = Annotated[tuple[tuple[str, str], ...], BeforeValidator(_each)]
 
 
+class Simulation(Part):
+    """The machine of a simulated test, and the seed of its noise."""
+
+    machine: str | None = None
+    """Name or path of the simulated machine; by default the study's own without locks."""
+    parameters: dict[str, Number] = {}
+    """True parameters that differ from those of the machine [SI]."""
+    noise_seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
+    """Seed of the simulated noise; `--noise-seed` overrides it. Tests that do not state it have different noise."""
+
+
 class TestPart(Part):
     """Keys of all tests."""
 
@@ -75,6 +86,8 @@ class TestPart(Part):
     """Value of each coordinate; those not named are as in the reference posture [rad, m]."""
     role: Literal["fit", "check"] = "fit"
     """`"check"`: the test is predicted and compared, not fitted."""
+    simulate: Simulation | None = None
+    """Simulated data instead of measured ones."""
 
     @property
     def source_file(self) -> str | None:
@@ -89,24 +102,11 @@ class PostureTestPart(TestPart):
     """Amplitude of the force or motion, in the same unit in all tests; a covariate of laws [any]."""
 
 
-class Simulation(Part):
-    """The machine of a simulated test, and the seed of its noise."""
-
-    machine: str | None = None
-    """Name or path of the simulated machine; by default the study's own without locks."""
-    parameters: dict[str, Number] = {}
-    """True parameters that differ from those of the machine [SI]."""
-    noise_seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
-    """Seed of the simulated noise; `--noise-seed` overrides it. Tests that do not state it have different noise."""
-
-
 class RecordedTestPart(TestPart):
     """Keys of tests whose measurements are in a file or simulated."""
 
     file: str | None = None
     """File of the measurements."""
-    simulate: Simulation | None = None
-    """Simulated data instead of a file."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:

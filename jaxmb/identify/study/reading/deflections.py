@@ -299,7 +299,7 @@ def read_deflection_test(part: DeflectionTestPart, label: str, context: ReadingC
 
     def about(machine: Model) -> Entry:
         test = deflection_test(label, machine, cases, part.rotation_weight, part.robust, gravity, instruments)
-        return Entry("deflection", test, source, truth, role=part.role, remarks=remarks)
+        return Entry(part.kind, test, source, truth, role=part.role, remarks=remarks)
 
     singular = singular_postures(model, cases)
     if 0 < len(singular) < len(cases):

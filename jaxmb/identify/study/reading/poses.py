@@ -157,7 +157,7 @@ def read_pose_test(part: PoseTestPart, label: str, context: ReadingContext) -> l
     def entry(some: PoseRows, role: Literal["fit", "check"], remarks: tuple[str, ...]) -> Entry:
         test = pose_test(label, some, stations, pose, std, elastic, part.levelled, known)
         test = with_scatter(test, model, part.scatter)
-        return Entry("pose", test, PoseSource(row=some.row), truth, role=role, remarks=remarks)
+        return Entry(part.kind, test, PoseSource(row=some.row), truth, role=role, remarks=remarks)
 
     found = [entry(fitted, "fit", changed)] if fitted.row else []
     return found + ([entry(rows.chosen(held_out), "check", () if found else changed)] if held_out.any() else [])

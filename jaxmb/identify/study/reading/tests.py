@@ -206,8 +206,7 @@ def _seed_of(noise_seed: int | None, part: TestPart, number: int) -> int | None:
 
     None where only the test itself states one.
     """
-    simulate = getattr(part, "simulate", None)
-    if noise_seed is None and simulate is not None and "noise_seed" in simulate.model_fields_set:
+    if noise_seed is None and part.simulate is not None and "noise_seed" in part.simulate.model_fields_set:
         return None
     base = 0 if noise_seed is None else noise_seed
     return base if number == 0 else int(np.random.SeedSequence([base, number]).generate_state(1)[0])

@@ -154,7 +154,7 @@ def _torque_entry(
     parallel = parallel_springs(model, rows.measured, [test.kind for test in context.file.test], list(free))
     own = motion_remarks(context.unlocked_machine, model, full, part.simulate is None)
     remarks = (*recording.remarks, *chosen, *parallel, *own)
-    return Entry("torque", test, source, recording.truth, role=part.role, remarks=remarks)
+    return Entry(part.kind, test, source, recording.truth, role=part.role, remarks=remarks)
 
 
 def _rebuild(

@@ -116,11 +116,11 @@ def read_frf_test(part: FrfTestPart, label: str, context: ReadingContext) -> lis
         (nominal > 1.0, f"noise_log_std is {nominal:g}, {100.0 * nominal:g} % of the response; 1 % is 0.01"),
     )
     notes += [text for applies, text in on_noise if applies] + [*mesh_warnings(model, test.vibration.highest_hz)]
-    entry = Entry("frf", test, source, truth, part.amplitude, part.role, (*changed, *notes, *remarks))
+    entry = Entry(part.kind, test, source, truth, part.amplitude, part.role, (*changed, *notes, *remarks))
     if part.check_every is None:
         return [entry]
     test, held_out = split_lines(test, part.check_every)
-    return [dataclasses.replace(entry, test=test), Entry("frf", held_out, source, truth, role="check")]
+    return [dataclasses.replace(entry, test=test), Entry(part.kind, held_out, source, truth, role="check")]
 
 
 def _leak(part: FrfTestPart, measured: FrfSet, context: ReadingContext) -> np.ndarray:
@@ -319,7 +319,7 @@ def read_modes_test(part: ModesTestPart, label: str, context: ReadingContext) ->
     )
     return [
         Entry(
-            "modes",
+            part.kind,
             test,
             Source(),
             truth,
