@@ -655,7 +655,11 @@ def _alternatives(search: HypothesisSearch, points: Sequence[np.ndarray]) -> lis
         for number, (tests, _) in enumerate(some):
             parts = list(each)
             for k, test in tests.items():
-                is_there = getattr(test, "q", None) is getattr(problem.tests[k], "q", None)
+                own = problem.tests[k]
+                is_there = (
+                    isinstance(test, PostureTest) and isinstance(own, PostureTest)
+                    and test.q is own.q and test.view_arguments[1:] == own.view_arguments[1:]
+                )  # fmt: skip
                 parts[k] = residual_of_test(test, views[k] if is_there else test.view(model))
             whole = np.concatenate(parts) * search.metric.scale[: problem.data_rows]
             tried.append((float(np.sum(np.nan_to_num(whole, nan=1e6) ** 2)), number, p))
