@@ -4,7 +4,7 @@ import abc
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import equinox as eqx
@@ -112,12 +112,10 @@ class PostureErrors(NamedTuple):
     """Logarithm of true over stated gain of each output."""
     log_force_gain: Float[np.ndarray, "i"] | Array
     """Logarithm of true over stated gain of each input."""
-    delay: Float[np.ndarray, "o"] | Array
-    """Delay of each output beyond the stated one, s."""
+    response: dict[str, Float[np.ndarray, "o"] | Array]
+    """Sizes of errors in the response of each output, by name (`PostureDescription.responses`)."""
     decay: Float[np.ndarray, ""] | Array
     """True minus stated decay rate of the exponential window, 1/s."""
-    corner: Float[np.ndarray, "o"] | Array
-    """Corner of a first-order high-pass in each output, rad/s."""
     posture: Float[np.ndarray, "n"] | Array
     """True minus stated joint coordinates, rad or m."""
     log_stiffness: Float[np.ndarray, "n"] | Array
@@ -137,6 +135,9 @@ class PostureErrors(NamedTuple):
 class PostureDescription(Description[P]):
     """Possible errors in the description of a test at one posture. Abstract."""
 
+    responses: ClassVar[Collection[str]] = ()
+    """Names of its errors in the responses of outputs."""
+
     def none(self, model: Model) -> PostureErrors:
         """No errors, for the joint coordinates of the machine as it is described."""
         outputs, inputs, number = len(self.test.outputs), len(self.test.inputs), np.zeros(())
@@ -147,9 +148,8 @@ class PostureDescription(Description[P]):
             log_damping=number,
             log_gain=np.zeros(outputs),
             log_force_gain=np.zeros(inputs),
-            delay=np.zeros(outputs),
+            response={name: np.zeros(outputs) for name in self.responses},
             decay=number,
-            corner=np.zeros(outputs),
             posture=np.zeros(min(len(model.joints), int(jnp.size(self.test.q)))),
             log_stiffness=np.zeros(len(model.joints)),
             payload=np.zeros(len(model.frames)),
@@ -161,10 +161,11 @@ class PostureDescription(Description[P]):
 
     @abc.abstractmethod
     def of_kind(self) -> Iterator[tuple[StatedError, str]]:
-        """Errors of all channels or modes that its kind has alone, and their field of `PostureErrors`."""
+        """Errors of all channels or modes that its kind has alone, and their field of `PostureErrors` or name among
+        `responses`."""
 
     def of_output(self, key: str, text: str) -> Iterator[tuple[StatedError, str]]:
-        """Errors of an output beside its gain that its kind has alone, and their field; this default: none.
+        """Errors of an output beside its gain that its kind has alone, and their field or name; this default: none.
 
         Args:
             key: end of the keys.
@@ -180,7 +181,7 @@ class PostureDescription(Description[P]):
             f"frequencies of {test.name}", times_text, f"frequencies of {where}", size=0.01, starts=TIME_BASE.starts
         )
         for error, field in ((TIME_BASE, "log_frequency"), (own, "log_frequency"), *self.of_kind()):
-            yield error, none._replace(**{field: np.ones_like(getattr(none, field))})
+            yield error, _with(none, field)
         ends = (("output", test.outputs, "log_gain"), ("input", test.inputs, "log_force_gain"))
         for what, points, gain in ends:
             for k, point in enumerate(dof_names(points)):
@@ -192,10 +193,17 @@ class PostureDescription(Description[P]):
                     )  # fmt: skip
                     yield error, none._replace(**{gain: of_point})
                     for error, field in self.of_output(point + key, point + at) if what == "output" else ():
-                        yield error, none._replace(**{field: of_point})
+                        yield error, _with(none, field, of_point)
         yield from _posture_errors(test, model, none)
         for what, points, *_ in ends:
             yield from _point_errors(test, none, what, points)
+
+
+def _with(none: PostureErrors, field: str, size: Float[np.ndarray, "o"] | float = 1.0) -> PostureErrors:
+    """One error, by its field or its name among the responses."""
+    if field in none.response:
+        return none._replace(response=none.response | {field: none.response[field] + size})
+    return none._replace(**{field: getattr(none, field) + size})
 
 
 def _posture_errors(

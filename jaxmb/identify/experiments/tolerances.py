@@ -110,7 +110,8 @@ class StatedError(NamedTuple):
     most: float | None = None
     """Upper bound, SI; None for half a turn, 1 m, or four times the stated number."""
     starts: tuple[float, ...] = ()
-    """Further starting values of a fit, for errors outside the convergence region around 0."""
+    """Further starting values of a fit, for errors outside the convergence region around 0, and for those that have the
+    effect of another error while they are small."""
     parameter: str = ""
     """Parameter that a study may free in its place; empty for none."""
     of_factor: bool = False

@@ -1,7 +1,7 @@
 """An FRF test: frequency responses measured at one posture, possible errors of its description, and its source."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Literal
 
 import equinox as eqx
@@ -83,8 +83,30 @@ def total_level(test: "FrfTest", frf: Array | np.ndarray) -> np.ndarray:
     return np.log10(np.sqrt(np.sum(size**2, axis=(1, 2))) + 1e-300)
 
 
+ResponseError = tuple[StatedError, Callable[..., Array]]
+"""An error, and a function of s [f, 1] and its size at each output [o]: the factor on their responses [f, o]."""
+
+
+def _delay(where: str, first: float, last: float) -> ResponseError:
+    """A delay; typically by 0.1 rad at the last line."""
+    return error_with_text("", _late_text, f"{where}, which is", size=0.1 / last), lambda s, delay: jnp.exp(-s * delay)
+
+
+def _high_pass(where: str, first: float, last: float) -> ResponseError:
+    """A first-order high-pass; a line at 0 Hz that has a response is behind none."""
+    error = error_with_text("", _corner_text, where, size=0.01 * first, least=0.0)
+    return error, lambda s, corner: jnp.where(s == 0.0, 1.0, s / (jnp.where(s == 0.0, 1.0, s) + corner))
+
+
+RESPONSE_ERRORS = {"delay": _delay, "high-pass": _high_pass}
+"""Errors in the response of an output by the beginning of their key: functions of the text of the output and of the
+first and last lines [rad/s]."""
+
+
 class FrfDescription(PostureDescription["FrfTest"]):
     """Errors of frequencies, channels, points and posture of an FRF test."""
+
+    responses = RESPONSE_ERRORS
 
     def residual(self, model: Model, errors: PostureErrors) -> Float[Array, "m"]:
         """Residual with the description corrected."""
@@ -99,42 +121,34 @@ class FrfDescription(PostureDescription["FrfTest"]):
         gain, force_gain = known.gain * jnp.exp(errors.log_gain), known.force_gain * jnp.exp(errors.log_force_gain)
         channels = Channels(gain, force_gain, known.delay)
         s = (test.decay + 1j * test.omega)[:, None]
-        # a line at 0 Hz that has a response is behind no high-pass
-        high_pass = jnp.where(s == 0.0, 1.0, s / (jnp.where(s == 0.0, 1.0, s) + errors.corner))
-        output_response = jnp.exp(-s * errors.delay) * high_pass
-        return test.residual_of(channels.applied_to(predicted * output_response[:, :, None], test.omega, test.decay))
+        for name, error_of in RESPONSE_ERRORS.items():
+            predicted = predicted * error_of("", 1.0, 1.0)[1](s, errors.response[name])[:, :, None]
+        return test.residual_of(channels.applied_to(predicted, test.omega, test.decay))
 
     def of_kind(self) -> Iterator[tuple[StatedError, str]]:
         """Delays and gains of all outputs, the exponential window, structural damping, and a shift of frequencies."""
         name, where, decay = self.test.name, display_name(self.test.name), float(self.test.decay)
-        late = f"responses of {where} that are"
-        yield error_with_text(f"delay of {name}", _late_text, late, size=self._latest), "delay"
-        late = "responses of all FRF tests that are"
-        yield error_with_text("delay", _late_text, late, kind="delay_us", unit=1e-6), "delay"
+        own, common = {"size": 0.1 / self._ends[1]}, {"kind": "delay_us", "unit": 1e-6}
+        for key, on, sizes in (f"delay of {name}", where, own), ("delay", "all FRF tests", common):
+            yield error_with_text(key, _late_text, f"responses of {on} that are", **sizes), "delay"
         yield error_with_text(f"gain of {name}", factor_text, f"the FRFs of {where}", size=0.1), "log_gain"
         for key, on in (f"window of {decay:.6g} 1/s", "all FRF tests"), (f"window of {name}", where):
-            yield error_with_text(key, _window_text, on, decay, size=self._slow, least=-decay), "decay"
+            yield error_with_text(key, _window_text, on, decay, size=0.01 * self._ends[0], least=-decay), "decay"
         yield error_with_text("loss factor", _loss_text, size=0.01, least=0.0, most=1.0), "loss"
         first, last = (float(f(self.test.omega)) for f in (np.min, np.max))
         for key, on in ("shift", "all FRF tests"), (f"shift of {name}", where):
             yield error_with_text(key, _shift_text, on, size=0.01 * last, least=-0.5 * first), "shift"
 
     def of_output(self, key: str, text: str) -> Iterator[tuple[StatedError, str]]:
-        """Its delay and its high-pass."""
-        late, corner = f"output {text}, which is", f"output {text}"
-        yield error_with_text(f"delay of output {key}", _late_text, late, size=self._latest), "delay"
-        yield error_with_text(f"high-pass of output {key}", _corner_text, corner, size=self._slow, least=0.0), "corner"
+        """Those of its response."""
+        for name, error_of in RESPONSE_ERRORS.items():
+            yield error_of(f"output {text}", *self._ends)[0]._replace(key=f"{name} of output {key}"), name
 
     @property
-    def _latest(self) -> float:
-        """Delay that changes the phase of the last line by 0.1 rad, s."""
-        return 0.1 / float(np.asarray(self.test.omega).max())
-
-    @property
-    def _slow(self) -> float:
-        """Hundredth of the first line above 0, rad/s."""
+    def _ends(self) -> tuple[float, float]:
+        """First line above 0 and last line, rad/s."""
         omega = np.asarray(self.test.omega)
-        return 0.01 * float(np.min(omega, where=omega > 0.0, initial=np.inf))
+        return float(np.min(omega, where=omega > 0.0, initial=np.inf)), float(omega.max())
 
     @property
     def channels(self) -> dict[str, Bool[np.ndarray, "m"]]:
