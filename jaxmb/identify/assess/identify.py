@@ -53,6 +53,7 @@ from jaxmb.identify.estimation.identifiability import (
     groups_by_name,
     identifiability,
     information_rows,
+    without_rounding,
 )
 from jaxmb.identify.experiments.machine_errors import with_machine_errors
 from jaxmb.identify.experiments.test import Entry
@@ -506,7 +507,7 @@ def search_status(estimate: Estimate, fit: Fit, ended: str) -> str:
         return ended
     (residual, jacobian), bound = estimate.compressed, on_bound(estimate.study, estimate.u)
     gradient = jacobian.T @ residual
-    size = np.linalg.norm(jacobian, axis=0) * np.linalg.norm(residual)
+    size = np.linalg.norm(without_rounding(jacobian), axis=0) * np.linalg.norm(residual)
     # Without noise the rounding of the parameters determines the slope.
     of_digits = np.abs(jacobian.T @ jacobian) @ (2.0 * np.finfo(float).eps * np.maximum(np.abs(estimate.u), 1.0))
     is_flat = (bound * gradient < 0.0) | (np.abs(gradient) <= of_digits)

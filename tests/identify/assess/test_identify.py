@@ -195,3 +195,15 @@ def test_a_fit_within_a_tenth_of_a_deviation_of_its_minimum_converged(tmp_path, 
     assert (status == "converged") == converged
     if not converged:
         assert status.startswith("not converged after 3 rounds: the cost still falls along stiffness.a (slope cosine ")
+
+
+def test_a_column_of_rounding_has_no_slope(tmp_path):
+    """As of a joint whose axis a force intersects: such a column is parallel to any residual by chance."""
+    study = study_of(tmp_path, frf(noise=0.01, seed=3) | {"noise_log_std": 0.01}, **BRIEF)
+    result = identify(study)
+    u = study.free.encode(np.array([result.parameters[name].value for name in study.free.names]))
+    found = estimate_at(study, u)
+    residual, jacobian = found.compressed
+    with_rounding = np.column_stack([jacobian[:, :-1], 1e-20 * residual])
+    vars(found)["compressed"] = residual, with_rounding
+    assert search_status(found, Fit(round=3), "converged") == "converged"
