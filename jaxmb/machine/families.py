@@ -137,7 +137,7 @@ DISTANCE_OFFSET = "distance_offset"
 OF_DAMPING = tuple(dict.fromkeys(family.name for family in FAMILIES if family.matrix == "damping"))
 """Families that dissipate energy of small vibrations."""
 OF_CHANNELS = frozenset(family.name for family in FAMILIES if family.owner == "channel")
-OF_TESTS = {*OF_CHANNELS, STATION, DISTANCE_OFFSET}
+OF_TESTS = frozenset(family.name for family in FAMILIES if family.owner in ("channel", "station"))
 """Families whose parameters are named by a test and hold for it alone; a gain of a drive holds for all."""
 
 

@@ -362,8 +362,8 @@ class Machine(Part):
     @property
     def elements(self) -> dict[str, tuple[Any, ...]]:
         """Its bodies, beams, frames and all other parts by key; kinds that it lacks are omitted."""
-        found = ((key, getattr(self, key)) for key in type(self).model_fields)
-        return {key: parts for key, parts in found if isinstance(parts, tuple) and isinstance((*parts, 0)[0], Part)}
+        found = {key: getattr(self, key) for key in type(self).model_fields}
+        return {key: x for key, x in found.items() if isinstance(x, tuple) and x and isinstance(x[0], Part)}
 
     @property
     def drives(self) -> tuple[tuple[Coordinate, Motor, Coordinate], ...]:

@@ -54,24 +54,28 @@ def parameter_table(model: Model) -> dict[str, ParameterSpec]:
     driven, shafts = ({pair[k] for pair in model.motors} for k in (0, 1))
     joint_of = {shaft: joint for joint, shaft in model.motors if model.brakes_release}
     moving = [(i, name) for i, name in enumerate(model.coordinates) if not model.locked[joint_of.get(i, i)]]
-    without = {"loss_factor": shafts, "rotor_inertia": driven}
+    some = {  # leaves of parameters that only some owners have
+        "loss_factor": [i not in shafts for i in range(len(model.coordinates))],
+        "rotor_inertia": [i not in driven for i in range(len(model.coordinates))],
+        "stribeck_speed": ["stribeck" in terms for terms in model.further_friction],
+        "stiffness_slope": model.load_dependent,
+        "spring_free_length": [kind == "length" for kind in model.spring_type],
+        "guide_exponent": [coordinate >= 0 for coordinate in model.guides],
+        "play": model.has_play,
+        "play_load": model.has_play,
+    }
 
     def has(family: Family, i: int) -> bool:
-        if family.leaf in FURTHER_FRICTION:
-            return {"stribeck_speed": "stribeck"}.get(family.name, family.name) in model.further_friction[i]
-        if family.name == "stiffness_slope":
-            return model.load_dependent[i]
-        if family.name == "free_length":
-            return model.spring_type[i] == "length"
-        if family.name == "guide_exponent":
-            return model.guides[i] >= 0
-        if family.leaf in ("play", "play_load"):
-            return model.has_play[i]
-        return family.owner != "coordinate" or i not in without.get(family.name, ())
+        if family.leaf == "friction_terms":
+            return family.name in model.further_friction[i]
+        return family.leaf not in some or some[family.leaf][i]
 
     fixed = {GROUND, *model.elements}
-    named = [(i, name) for i, name in enumerate(model.frames) if name not in fixed]
-    special = {"coordinate": moving, "frame": named, "body": list(enumerate(model.masses))}
+    special = {
+        "coordinate": moving,
+        "frame": [(i, name) for i, name in enumerate(model.frames) if name not in fixed],
+        "body": list(enumerate(model.masses)),
+    }
 
     for _, rows in itertools.groupby(FAMILIES, _written_together):
         group = list(rows)

@@ -117,10 +117,9 @@ class FrfDescription(PostureDescription["FrfTest"]):
         view = dataclasses.replace(view, tangent=dataclasses.replace(tangent, structural=structural))
         omega, decay = test.omega * jnp.exp(errors.log_frequency) + errors.shift, test.decay + errors.decay
         predicted = predict_frf(view, omega, test.derivatives, decay, test.sensor)
-        known = known_channels(test)
+        known, s = known_channels(test), (test.decay + 1j * test.omega)[:, None]
         gain, force_gain = known.gain * jnp.exp(errors.log_gain), known.force_gain * jnp.exp(errors.log_force_gain)
         channels = Channels(gain, force_gain, known.delay)
-        s = (test.decay + 1j * test.omega)[:, None]
         for name, error_of in RESPONSE_ERRORS.items():
             predicted = predicted * error_of("", 1.0, 1.0)[1](s, errors.response[name])[:, :, None]
         return test.residual_of(channels.applied_to(predicted, test.omega, test.decay))
