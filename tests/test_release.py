@@ -47,7 +47,7 @@ def test_contents_of_the_wheel(distributions):
     files = {name for name in files if "__pycache__" not in name}
     assert {name for name in names if name.startswith("jaxmb/")} == files
     assert {Path(name).suffix for name in files} <= {
-        ".py", ".pyi", ".typed", ".toml", ".cpp", ".css", ".js", "",
+        ".py", ".pyi", ".typed", ".toml", ".cpp", ".css", ".html", ".js", "",
     }  # fmt: skip
     others = {name.split("/", 1)[1] for name in names if not name.startswith("jaxmb/")}
     assert others == {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE"}
