@@ -46,14 +46,14 @@ class Axis:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Line:
-    """A curve, or points where `dashes` is empty; NaN interrupts it."""
+    """A curve, or points where `dashes` is empty, which may have intervals along an axis; NaN interrupts it."""
 
     x: Numbers
     y: Numbers
     label: str = ""
     color: str = FITTED
     width: float = 1.0
-    """Points (1/72 inch)."""
+    """Of the curve or the intervals, points (1/72 inch)."""
     dashes: str = "-"
     """"-", "--", ":" or "" for none."""
     marker: str = ""
@@ -63,6 +63,12 @@ class Line:
     steps: bool = False
     beyond: bool = False
     """Whether markers on the edge of the panel are drawn whole."""
+    reach: Numbers | None = None
+    """Half width of the intervals [n], or distances to their lower and upper ends [2, n]; NaN or infinite for none."""
+    along: Direction = "y"
+    """Axis of the intervals."""
+    cap: float = 0.0
+    """Width of the ends of the intervals, points (1/72 inch)."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -75,25 +81,6 @@ class Band:
     label: str = ""
     color: str = FITTED
     opacity: float = 0.25
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Intervals:
-    """Points with an interval along one axis."""
-
-    x: Numbers
-    y: Numbers
-    reach: Numbers
-    """Half width [n], or distances to the lower and the upper end [2, n]; NaN or infinite for none."""
-    along: Direction = "y"
-    label: str = ""
-    color: str = FITTED
-    width: float = 0.9
-    marker: str = "o"
-    """"" for intervals without points."""
-    size: float = 4.0
-    filled: bool = True
-    cap: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -166,30 +153,21 @@ class Colors:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Cells:
-    """A heat map; NaN is transparent."""
+    """A heat map, or filled contours over a plane; NaN is transparent."""
 
     x: Numbers
-    """Edges of the columns [n + 1]."""
+    """Edges of the columns [n + 1], or positions of the values [n] of contours."""
     y: Numbers
     values: np.ndarray
     """[row, column]"""
     colors: Colors
     decimals: int | None = None
     """Decimals of the numbers in the cells; None: none."""
+    contours: bool = False
+    """Whether the values are drawn as contours at the levels of the colours."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Contours:
-    """Filled contours at the levels of the colours, over a plane; NaN is transparent."""
-
-    x: Numbers
-    y: Numbers
-    values: np.ndarray
-    """[y, x]"""
-    colors: Colors
-
-
-Mark = Line | Band | Intervals | Bars | Span | Rule | Note | Cells | Contours
+Mark = Line | Band | Bars | Span | Rule | Note | Cells
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

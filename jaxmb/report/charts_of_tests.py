@@ -25,7 +25,6 @@ from jaxmb.report.charts import (
     Band,
     Cell,
     Chart,
-    Intervals,
     Line,
     Mark,
     Panel,
@@ -88,8 +87,8 @@ def _residuals(rows: list[DeflectionRow]) -> list[Mark]:
     x, offset, size = np.arange(len(rows)), 0.22 * _marker_offset(rows), 3.2 if len(rows) <= MANY else 1.5
     looks = zip(AXIS, OF_AXIS, "^sD", strict=True)
     components = (
-        Intervals(x + offset * (i - 1), residual[:, i], reach[:, i], "y", f"residual along {axis}", color, 0.7, marker,
-                  size)
+        Line(x + offset * (i - 1), residual[:, i], f"residual along {axis}", color, 0.7, "", marker, size,
+             reach=reach[:, i])
         for i, (axis, color, marker) in enumerate(looks)
     )  # fmt: skip
     return [Rule(0.0), *components]
@@ -141,9 +140,9 @@ def _compared(rows: Sequence[DeflectionRow], values: np.ndarray) -> list[Mark]:
     x, offset, few = np.arange(len(rows)), 0.12 * _marker_offset(rows), len(rows) <= MANY
     (measured, predicted), (reach, predicted_reach) = values[..., 0].T, INTERVAL * values[..., 1].T
     return [
-        Intervals(x - offset, measured, reach, "y", "measured, 95 %", MEASURED_POINT, 0.9, "x", 4.5 if few else 2.0),
-        Intervals(x + offset, predicted, predicted_reach, "y", "predicted, 95 %", FITTED, 0.9, "o",
-                  4.0 if few else 2.0, filled=False),
+        Line(x - offset, measured, "measured, 95 %", MEASURED_POINT, 0.9, "", "x", 4.5 if few else 2.0, reach=reach),
+        Line(x + offset, predicted, "predicted, 95 %", FITTED, 0.9, "", "o", 4.0 if few else 2.0, filled=False,
+             reach=predicted_reach),
     ]  # fmt: skip
 
 
@@ -202,7 +201,7 @@ def _convergence_panel(result: Result, found: Settling, name: str) -> Panel:
     marks: list[Mark] = [
         Band(counts, lower, upper, "central 90 % of the orders, not a confidence band"),
         Line(counts, median, "median", FITTED, 1.0, marker="o", size=2.5),
-        Intervals(counts[-1:], [end], [interval], "y", "95 % interval of the value", INITIAL, 1.6, "", cap=2.5),
+        Line(counts[-1:], [end], "95 % interval of the value", INITIAL, 1.6, "", reach=[interval], cap=2.5),
     ]
     shown = [end - interval, end + interval, *lower, *upper]
     if name in result.study.truth:
@@ -284,7 +283,8 @@ def pose_chart(rows: Sequence[PoseRow], title: str, quantity: Quantity) -> Chart
                 Line(x, error[:, i], label, color, 0.0, "", marker, 0.8 * size),
             ]
         else:
-            marks = [Rule(0.0), Intervals(x, error[:, i], reach, "y", f"{label}, 95 %", color, 0.6, marker, 0.8 * size)]
+            points = Line(x, error[:, i], f"{label}, 95 %", color, 0.6, "", marker, 0.8 * size, reach=reach)
+            marks = [Rule(0.0), points]
         panels.append(Panel(tuple(marks), rows_axis, Axis(f"{label} ({unit})"), height=1.1))
     means = [f"{np.nanmean(each):.3g}" for each in lengths]
     return Chart(

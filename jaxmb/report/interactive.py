@@ -21,9 +21,7 @@ from jaxmb.report.charts import (
     Cells,
     Chart,
     Colors,
-    Contours,
     Direction,
-    Intervals,
     Line,
     Mark,
     Note,
@@ -236,7 +234,12 @@ def _(mark: Line) -> list[Table]:
         trace["line"] = line | ({"shape": "hv"} if mark.steps else {})
     if mark.marker:
         trace["marker"] = _marker(mark.marker, mark.size, mark.color, mark.filled)
-    return [trace | {"mode": "+".join(filter(None, mode)) or "none"} | _hover(mark.label)]
+    if mark.reach is not None:
+        reach = np.atleast_2d(np.nan_to_num(np.asarray(mark.reach, dtype=float), posinf=0.0))[:, ::step]
+        bars: Table = {"type": "data", "array": numbers(reach[-1]), "arrayminus": numbers(reach[0]), "symmetric": False}
+        bars |= {"color": mark.color, "thickness": 1.3 * mark.width, "width": 1.4 * mark.cap}
+        trace[f"error_{mark.along}"] = bars
+    return [trace | {"mode": "+".join(filter(None, mode)) or "none"} | _hover(mark.label, mark.along)]
 
 
 @traces_of.register
@@ -253,19 +256,6 @@ def _(mark: Band) -> list[Table]:
     name: Table = {"name": mark.label} if mark.label else {}
     trace: Table = {"type": "scatter", "mode": "lines", "x": numbers(around[0]), "y": numbers(around[1])}
     return [trace | area | name | {"hoverinfo": "skip"}]
-
-
-@traces_of.register
-def _(mark: Intervals) -> list[Table]:
-    reach = np.atleast_2d(np.nan_to_num(np.asarray(mark.reach, dtype=float), posinf=0.0))
-    bars: Table = {"type": "data", "array": numbers(reach[-1]), "arrayminus": numbers(reach[0]), "symmetric": False,
-                   "color": mark.color, "thickness": 1.3 * mark.width, "width": 1.4 * mark.cap}  # fmt: skip
-    marker: Table = {"size": 0.1, "color": mark.color}
-    if mark.marker:
-        marker = _marker(mark.marker, mark.size, mark.color, mark.filled)
-    trace: Table = {"type": "scatter", "x": numbers(mark.x), "y": numbers(mark.y), "mode": "markers", "marker": marker}
-    trace[f"error_{mark.along}"] = bars
-    return [trace | _hover(mark.label, mark.along)]
 
 
 @traces_of.register
@@ -286,29 +276,17 @@ def _(mark: Bars) -> list[Table]:
 def _(mark: Cells) -> list[Table]:
     values = np.asarray(mark.values, dtype=float)
     trace: Table = {
-        "type": "heatmap",
+        "type": "contour" if mark.contours else "heatmap",
         "x": numbers(mark.x),
         "y": numbers(mark.y),
         "z": [numbers(row) for row in values],
         "hovertemplate": "%{z:.4~g}<extra></extra>",
     }
+    if mark.contours:
+        contours: Table = {"start": 0, "end": np.asarray(mark.colors.levels).size - 1, "size": 1}
+        trace |= {"connectgaps": False, "contours": contours, "line": {"width": 0.5, "color": "#404040"}}
     if mark.decimals is not None:
         trace["texttemplate"] = f"%{{z:.{mark.decimals}f}}"
-    return [trace | _shades(mark.colors, values, trace)]
-
-
-@traces_of.register
-def _(mark: Contours) -> list[Table]:
-    values = np.asarray(mark.values, dtype=float)
-    levels = np.asarray(mark.colors.levels, dtype=float)
-    trace: Table = {
-        "type": "contour",
-        "x": numbers(mark.x),
-        "y": numbers(mark.y),
-        "connectgaps": False,
-        "contours": {"start": 0, "end": levels.size - 1, "size": 1},
-        "line": {"width": 0.5, "color": "#404040"},
-    }
     return [trace | _shades(mark.colors, values, trace)]
 
 

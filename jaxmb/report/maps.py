@@ -18,7 +18,6 @@ from jaxmb.report.charts import (
     Cells,
     Chart,
     Colors,
-    Contours,
     Line,
     Mark,
     Note,
@@ -300,7 +299,7 @@ def joint_space_chart(found: PostureMap) -> Chart:
         best = np.fmax if found.about.higher_is_better else np.fmin
         values = best.reduce(bounded(found.values), axis=tuple(range(2, found.values.ndim))) * scale
         x, z = np.meshgrid(grid[0], grid[1], indexing="ij")
-        marks.append(Contours(grid[0], grid[1], values.T, _colors(found, values)))
+        marks.append(Cells(grid[0], grid[1], values.T, _colors(found, values), contours=True))
         marks += singular_lines(x, z, found) + outlined_zones(x, z, found, JOINT_SIZE)
         y = axes[1]
     return Chart(

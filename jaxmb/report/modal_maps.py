@@ -19,7 +19,6 @@ from jaxmb.report.charts import (
     Cells,
     Chart,
     Colors,
-    Contours,
     Line,
     Mark,
     Note,
@@ -139,7 +138,8 @@ def _planes(found: ModalMaps, quantity: str) -> Chart:
         mark: Mark = Note("unknown", 0.5, 0.5, inside=True)
         if np.isfinite(values).any():
             levels = bands(values, count=LEVELS)
-            mark = Contours(x, y, values.T, Colors(colours, (float(levels[0]), float(levels[-1])), levels=levels))
+            colors = Colors(colours, (float(levels[0]), float(levels[-1])), levels=levels)
+            mark = Cells(x, y, values.T, colors, contours=True)
         return (Panel((mark,), along_x, along_y, title, height, "#d9d9d9", in_space),)
 
     titles = [f"mode {m + 1} ({unit})" for m in range(count)] if shown.by_mode else [f"{name} ({unit})"]

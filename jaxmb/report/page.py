@@ -152,11 +152,11 @@ def _rows(values: np.ndarray) -> list[Json]:
 
 
 REPORT = "report.json"
-SCHEMA = 1
+SCHEMA = 2
 CLASSES = {
     kind.__name__: kind
     for module, names in (
-        (of_charts, "Axis Line Band Intervals Bars Span Rule Note Colors Cells Contours Panel Chart Structure"
+        (of_charts, "Axis Line Band Bars Span Rule Note Colors Cells Panel Chart Structure"
                     " ModeMotion Arrows Skeleton"),
         (of_sections, "Lines Facts Column Cell Table Group Section"),
     )

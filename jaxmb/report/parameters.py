@@ -25,7 +25,6 @@ from jaxmb.report.charts import (
     Bars,
     Chart,
     Colors,
-    Intervals,
     Line,
     Mark,
     Panel,
@@ -419,7 +418,8 @@ def interval_panel(result: Result, scale: Scale, names: list[tuple[str, str]]) -
     for verdict in (each for each in LABELS if each in verdicts):
         own, (marker, filled), label = verdicts == verdict, MARKERS[verdict], LABELS[verdict]
         reach = np.abs(ends[own] - at[own, None]).T
-        marks.append(Intervals(at[own], rows[own], reach, "x", label, FITTED, 1.4, marker, 3.5, filled, cap=2.5))
+        look = (label, FITTED, 1.4, "", marker, 3.5, filled)
+        marks.append(Line(at[own], rows[own], *look, reach=reach, along="x", cap=2.5))
     for row, ((_, name), p) in enumerate(zip(names, found, strict=True)):
         if name in result.study.truth:
             true = scale.along(result.study.truth[name], p.value)

@@ -35,8 +35,6 @@ from jaxmb.report.charts import (
     Cells,
     Chart,
     Colors,
-    Contours,
-    Intervals,
     Line,
     Mark,
     Note,
@@ -358,7 +356,7 @@ def _bar_room(cell: Cell) -> float:
 
 
 def _colors(mark: Mark) -> Colors | None:
-    return mark.colors if isinstance(mark, Cells | Contours) else None
+    return mark.colors if isinstance(mark, Cells) else None
 
 
 def is_upright(names: Sequence[str], width: float) -> bool:
@@ -385,7 +383,7 @@ def draw_panel(axes: Axes, panel: Panel, width: float, size: float) -> None:
         draw_mark(mark, axes, 1.0 + 0.01 * order)
     if panel.background != "#ffffff":
         axes.set_facecolor(panel.background)
-    if any(isinstance(mark, Cells | Contours) for mark in panel.marks):
+    if any(isinstance(mark, Cells) for mark in panel.marks):
         axes.grid(False)
     if panel.title:
         axes.set_title(panel.title, pad=3, y=1.0, fontsize=size)
@@ -422,11 +420,11 @@ def handle(mark: Mark) -> Line2D | Patch:
     """Entry of a legend."""
     label = getattr(mark, "label", "")
     match mark:
-        case Line() | Intervals():
-            dashes = mark.dashes if isinstance(mark, Line) else "-"
+        case Line():
+            line = mark.dashes or ("none" if mark.reach is None else "-")
             return Line2D(
-                [], [], ls=dashes or "none", lw=mark.width, color=mark.color, marker=mark.marker or "none",
-                ms=max(mark.size, 3.0), mfc=mark.color if mark.filled else "white", mew=_edge(mark), label=label,
+                [], [], ls=line, lw=mark.width, color=mark.color, marker=mark.marker or "none", ms=max(mark.size, 3.0),
+                mfc=mark.color if mark.filled else "white", mew=_edge(mark), label=label,
             )  # fmt: skip
         case Rule():
             return Line2D([], [], ls=mark.dashes, lw=mark.width, color=mark.color, label=label)
@@ -437,7 +435,7 @@ def handle(mark: Mark) -> Line2D | Patch:
             return Patch(facecolor=color, alpha=opacity, lw=0.0, label=label)
 
 
-def _edge(mark: Line | Intervals) -> float:
+def _edge(mark: Line) -> float:
     return (1.6 if mark.size > 6.0 else 1.1) if mark.marker in ("x", "|", "_", "+") or not mark.filled else 0.0
 
 
@@ -445,21 +443,19 @@ def draw_mark(mark: Mark, axes: Axes, order: float) -> None:
     """Draw a mark; later ones have a higher `order`."""
     match mark:
         case Line():
+            above = order + (1.0 if mark.reach is None else 1.1)
             axes.plot(
                 mark.x, mark.y, ls=mark.dashes or "none", lw=mark.width, color=mark.color, marker=mark.marker or "none",
-                ms=mark.size, mfc=mark.color if mark.filled else "white", mew=_edge(mark), zorder=order + 1.0,
+                ms=mark.size, mfc=mark.color if mark.filled else "white", mew=_edge(mark), zorder=above,
                 drawstyle="steps-post" if mark.steps else "default", clip_on=not mark.beyond,
             )  # fmt: skip
+            if mark.reach is not None:
+                reach = np.nan_to_num(np.asarray(mark.reach, dtype=float), posinf=0.0)
+                errors = (None, reach) if mark.along == "x" else (reach, None)
+                axes.errorbar(mark.x, mark.y, *errors, fmt="none", ecolor=mark.color, elinewidth=mark.width,
+                              capsize=mark.cap, capthick=_edge(mark), zorder=order + 1.0)  # fmt: skip
         case Band():
             axes.fill_between(mark.x, mark.low, mark.high, color=mark.color, alpha=mark.opacity, lw=0.0, zorder=order)
-        case Intervals():
-            reach = np.nan_to_num(np.asarray(mark.reach, dtype=float), posinf=0.0)
-            errors = (None, reach) if mark.along == "x" else (reach, None)
-            axes.errorbar(
-                mark.x, mark.y, *errors, fmt=mark.marker or "none", ms=mark.size,
-                color=mark.color, elinewidth=mark.width, mfc=mark.color if mark.filled else "white", mew=_edge(mark),
-                capsize=mark.cap, capthick=mark.width, zorder=order + 1.0,
-            )  # fmt: skip
         case Bars():
             start, end = np.asarray(mark.start, dtype=float), np.asarray(mark.end, dtype=float)
             face, edge, hatch = ("white", mark.color, "////") if mark.hatched else (mark.color, "none", None)
@@ -481,14 +477,14 @@ def draw_mark(mark: Mark, axes: Axes, order: float) -> None:
                 fontsize=SMALL, bbox=box, zorder=order + 2.0, weight="bold" if mark.boxed else "normal",
                 arrowprops=arrow,
             )  # fmt: skip
+        case Cells(contours=True):
+            values, levels, colors = np.ma.masked_invalid(mark.values), mark.colors.levels, mark.colors.name
+            axes.contourf(mark.x, mark.y, values, levels=levels, norm=_norm(mark.colors), cmap=colors, zorder=order)
+            axes.contour(mark.x, mark.y, values, levels=levels, colors="0.25", linewidths=0.25, zorder=order + 0.1)
         case Cells():
             axes.pcolormesh(mark.x, mark.y, mark.values, cmap=mark.colors.name, norm=_norm(mark.colors), zorder=order)
             if mark.decimals is not None:
                 _write_numbers(mark, axes, order + 1.0)
-        case Contours():
-            values, levels, colors = np.ma.masked_invalid(mark.values), mark.colors.levels, mark.colors.name
-            axes.contourf(mark.x, mark.y, values, levels=levels, norm=_norm(mark.colors), cmap=colors, zorder=order)
-            axes.contour(mark.x, mark.y, values, levels=levels, colors="0.25", linewidths=0.25, zorder=order + 0.1)
 
 
 def _write_numbers(mark: Cells, axes: Axes, order: float) -> None:

@@ -24,7 +24,7 @@ from jaxmb.report.charts import (
     Arrows,
     Axis,
     Chart,
-    Intervals,
+    Line,
     Mark,
     Panel,
     Rule,
@@ -344,7 +344,8 @@ def comparison_chart(results: Sequence[Result], names: Sequence[str], shared: Se
     for k, name in enumerate(names):
         at = rows + 0.8 / len(results) * (k - 0.5 * (len(results) - 1))
         reach = np.abs(ends[k].T - value[k])
-        marks.append(Intervals(value[k], at, reach, "x", name, SERIES[k % len(SERIES)], 1.3, "o", 3.5))
+        color = SERIES[k % len(SERIES)]
+        marks.append(Line(value[k], at, name, color, 1.3, "", "o", 3.5, reach=reach, along="x"))
     height = max(0.24, 0.14 * len(results)) * len(shared) + 0.2
     return Chart(
         title,

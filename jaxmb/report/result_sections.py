@@ -18,7 +18,7 @@ from jaxmb.identify.study.format.study_format import AMPLITUDE, LOAD
 from jaxmb.identify.study.law_terms import Term
 from jaxmb.identify.study.study import Solver
 from jaxmb.io.validation import listed
-from jaxmb.report.charts import FITTED, TRUE, Axis, Chart, Intervals, Line, Mark, Panel, Rule
+from jaxmb.report.charts import FITTED, TRUE, Axis, Chart, Line, Mark, Panel, Rule
 from jaxmb.report.charts_of_tests import USE
 from jaxmb.report.modes import frequency_unit
 from jaxmb.report.parameters import (
@@ -363,17 +363,18 @@ def _cell(result: Result, laws: Laws, parameter: str, by: str) -> tuple[Panel, P
     narrow = np.isfinite(own) & (std < WIDEST)
     points = own / others
     ends = np.abs(np.exp(np.array([[-1.0], [1.0]]) * INTERVAL * std) - 1.0) * points
+    single = ("single tests, 95 %", SINGLE, 0.9, "", "o", 4.0)
     above: list[Mark] = [
         Line(unit * dense, curve, "law" if laws.chosen else "one value for all tests", FITTED, 1.4),
-        Intervals(unit * x[narrow], points[narrow], ends[:, narrow], "y", "single tests, 95 %", SINGLE),
+        Line(unit * x[narrow], points[narrow], *single, reach=ends[:, narrow]),
     ]
     band = 100.0 * np.minimum(INTERVAL * law_std, 10.0)
     percent = 100.0 * (own / law - 1.0)
     reach = (100.0 * ends / (law / others))[:, narrow]
     below: list[Mark] = [
         Rule(0.0, "y", "", FITTED, 1.4),
-        Intervals(unit * x, np.zeros(x.size), band, "y", "95 % of the law", LIGHT, 4.0, ""),
-        Intervals(unit * x[narrow], percent[narrow], reach, "y", "single tests, 95 %", SINGLE, cap=2.0),
+        Line(unit * x, np.zeros(x.size), "95 % of the law", LIGHT, 4.0, "", reach=band),
+        Line(unit * x[narrow], percent[narrow], *single, reach=reach, cap=2.0),
     ]
     truth, order = _column(lines, "truth"), np.argsort(x)
     if np.isfinite(truth).all():

@@ -6,7 +6,7 @@ import numpy as np
 
 from jaxmb.identify.assess.metrics import CompensatorOutcome, StiffnessModelMetrics
 from jaxmb.identify.assess.result import INTERVAL, Result
-from jaxmb.report.charts import FITTED, MEASURED, Axis, Bars, Chart, Intervals, Note, Panel, Rule, named_rows
+from jaxmb.report.charts import FITTED, MEASURED, Axis, Bars, Chart, Line, Note, Panel, Rule, named_rows
 from jaxmb.report.charts_of_tests import USE
 from jaxmb.report.section import Cell, Picture, Section, Table, left, number, right, section, table
 from jaxmb.report.tests import budget_table
@@ -186,9 +186,10 @@ def compliance_chart(result: Result) -> Chart:
     def panel(unit: str) -> Panel:
         own = {name.removeprefix("compliance."): p for name, p in result.parameters.items() if p.unit == unit}
         value, std = np.array([(p.value, p.std) for p in own.values()]).T
-        intervals = Intervals(value, range(len(own)), INTERVAL * std, "x", "value, 95 %", FITTED, 1.4, size=3.5)
+        rows, reach = range(len(own)), INTERVAL * std
+        points = Line(value, rows, "value, 95 %", FITTED, 1.4, "", "o", 3.5, reach=reach, along="x")
         x, y = Axis(f"compliance ({unit})"), named_rows([*own])
-        return Panel((Rule(0.0, "x", width=0.8), intervals), x, y, height=0.17 * len(own) + 0.1)
+        return Panel((Rule(0.0, "x", width=0.8), points), x, y, height=0.17 * len(own) + 0.1)
 
     known = sum(p.identifiable == "yes" for p in result.parameters.values())
     return Chart(

@@ -11,7 +11,7 @@ import jaxmb
 from jaxmb.identify.assess.tests.deflections import Band, DeflectionMetrics
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, predicted
 from jaxmb.identify.experiments.deflections.table import deflections_csv
-from jaxmb.report.charts import Intervals
+from jaxmb.report.charts import Line
 from jaxmb.report.charts_of_tests import convergence_chart, displacement_chart
 from jaxmb.report.rendering import figure_of, png_of
 from jaxmb.report.result_page import arrow_sections
@@ -116,7 +116,7 @@ def test_values_that_no_number_of_tests_determines_have_not_converged(result):
 def test_what_is_missed_is_shown_along_each_axis(result):
     lengths, missed = displacement_chart(result.metrics.of(DeflectionMetrics)).panels
     assert lengths.x.names == missed.x.names
-    points = [mark for mark in missed.marks if isinstance(mark, Intervals)]
+    points = [mark for mark in missed.marks if isinstance(mark, Line)]
     assert [each.label for each in points] == [f"residual along {axis}" for axis in "xyz"]
     rows = result.metrics.of(DeflectionMetrics).deflections
     for i, each in enumerate(points):
