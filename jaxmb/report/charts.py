@@ -242,20 +242,16 @@ class Structure(NamedTuple):
     """Node of each point on a node [r]; -1 is the ground."""
     offset: np.ndarray
     """Offset of these points in their node's axes [r, 3], m."""
-    lines: tuple[tuple[int, ...], ...]
-    """Rigid links, and last the beams as curves."""
-    springs: tuple[tuple[int, int], ...]
-    """Lines between the two frames of a spring or of a sliding loop joint."""
-    joints: tuple[int, ...]
+    lines: tuple[tuple[tuple[int, ...], str], ...]
+    """Rigid links, and beams as curves with their names."""
+    springs: tuple[tuple[tuple[int, int], str], ...]
+    """Lines between the two frames of a spring, with its name, or of a sliding loop joint."""
+    joints: tuple[tuple[int, str], ...]
+    """With their names."""
     ground: int
     ends: tuple[tuple[int, int, int, int], ...]
     """Origin and tips of the axes, 1 m long, of the tool or end frames."""
     end_names: tuple[str, ...]
-    joint_names: tuple[str, ...] = ()
-    spring_names: tuple[str, ...] = ()
-    """Of the first of the springs; the others are sliding loop joints."""
-    beam_names: tuple[str, ...] = ()
-    """Of the last of the lines."""
 
 
 class ModeMotion(NamedTuple):

@@ -63,9 +63,10 @@ def structure_of(model: Model) -> Structure:
 
     joints = [i for i in begins if i < len(model.coordinates)]
     slides = [(number(*begins[i]), number(i)) for i in joints if not model.revolute[i]]
-    loops = [pair for pair, kind in zip(model.loop_frames, model.loop_type, strict=True) if kind in SLIDING]
-    springs = [(number(*frames[a]), number(*frames[b])) for a, b in (*model.spring_frames, *loops)]
-    marks = tuple(number(i) for i in joints)
+    loops = [(pair, "") for pair, kind in zip(model.loop_frames, model.loop_type, strict=True) if kind in SLIDING]
+    ends_of = (*zip(model.spring_frames, model.springs, strict=True), *loops)
+    springs = [((number(*frames[a]), number(*frames[b])), name) for (a, b), name in ends_of]
+    marks = tuple((number(i), model.coordinates[i]) for i in joints)
     ground = number(-1)
     axes = []
     for f in ends:
@@ -75,15 +76,12 @@ def structure_of(model: Model) -> Structure:
     return Structure(
         node=np.array([key[0] for key in known], dtype=int),
         offset=np.array([key[1:] for key in known], dtype=float),
-        lines=(*links, *slides, *_beam_lines(model, len(known))),
+        lines=(*((line, "") for line in (*links, *slides)), *_beam_lines(model, len(known))),
         springs=tuple(springs),
         joints=marks,
         ground=ground,
         ends=tuple(axes),
         end_names=tuple(model.frames[f] for f in ends),
-        joint_names=tuple(model.coordinates[i] for i in joints),
-        spring_names=tuple(model.springs),
-        beam_names=tuple(model.beams),
     )
 
 
@@ -114,12 +112,12 @@ def _centers(model: Model) -> dict[int, np.ndarray]:
     return {node: total[:3] / total[3] for node, total in moments.items() if total[3] > 0.0}
 
 
-def _beam_lines(model: Model, first: int) -> list[tuple[int, ...]]:
-    """Line of each beam through the sections of its elements, numbered from `first`; adjacent elements share a
-    section."""
-    lines, each = list[tuple[int, ...]](), STATIONS.size
-    for count in model.beam_elements:
-        lines.append(tuple(first + each * w + s for w in range(count) for s in range(each) if s or not w))
+def _beam_lines(model: Model, first: int) -> list[tuple[tuple[int, ...], str]]:
+    """Line of each beam through the sections of its elements, numbered from `first`, and its name; adjacent elements
+    share a section."""
+    lines, each = list[tuple[tuple[int, ...], str]](), STATIONS.size
+    for name, count in zip(model.beams, model.beam_elements, strict=True):
+        lines.append((tuple(first + each * w + s for w in range(count) for s in range(each) if s or not w), name))
         first += each * count
     return lines
 
@@ -396,19 +394,19 @@ def _view(motion: Skeleton, points: np.ndarray | None, arrows: Sequence[Arrows],
 
 def _machine(structure: Structure, points: np.ndarray, label: str, color: str, width: float) -> list[Mark]:
     """Lines and joints of a machine, of points [p, 2]."""
-    triads = [(origin, tip) for origin, *tips in structure.ends for tip in tips]
+    triads = [((origin, tip), "") for origin, *tips in structure.ends for tip in tips]
     kinds = (
         (structure.lines, label, width, "-"),
         (structure.springs, "", 0.6 * width, "--"),
         (triads, "", 0.8 * width, "-"),
     )
     marks: list[Mark] = [
-        _line(_one_line([points[list(line)] for line in lines]), name, color, thickness, dashes)
+        _line(_one_line([points[list(line)] for line, _ in lines]), name, color, thickness, dashes)
         for lines, name, thickness, dashes in kinds
         if lines
     ]
     if structure.joints:
-        marks.append(_line(points[list(structure.joints)], "joint", color, 0.0, "", "o", 2.3 * width))
+        marks.append(_line(points[[index for index, _ in structure.joints]], "joint", color, 0.0, "", "o", 2.3 * width))
     return marks
 
 

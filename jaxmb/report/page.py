@@ -132,14 +132,9 @@ def _drawn(picture: Picture, data: Data) -> Mapping[str, object]:
 def _body(body: Skeleton) -> Object:
     """Numbers of a skeleton."""
     s = body.structure
-    first_beam = len(s.lines) - len(s.beam_names)
     return {
-        "points": _rows(body.points), "size": body.size, "ground": s.ground, "ends": [list(end) for end in s.ends],
-        "lines": [[list(line), s.beam_names[k - first_beam] if k >= first_beam else ""]
-                  for k, line in enumerate(s.lines)],
-        "springs": [[list(line), s.spring_names[k] if k < len(s.spring_names) else ""]
-                    for k, line in enumerate(s.springs)],
-        "joints": [[index, name] for index, name in zip(s.joints, s.joint_names, strict=True)],
+        "points": _rows(body.points), "size": body.size, "ground": s.ground, "ends": s.ends, "lines": s.lines,
+        "springs": s.springs, "joints": s.joints,
         "modes": [{"re": _rows(np.real(mode.displacement)), "im": _rows(np.imag(mode.displacement)),
                    "energy": {name: float(f"{share:.4g}") for name, share in mode.energy.items()}}
                   for mode in body.modes],

@@ -3,7 +3,7 @@ tests."""
 
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -74,8 +74,17 @@ def check_moving(model: Model, label: str, frames: Iterable[str]) -> None:
             raise ValueError(f"{label} '{frame}' does not move, expected one that the machine moves")
 
 
-def assumed_std(of: str, texts: Sequence[str]) -> tuple[str, ...]:
-    """A sentence on default standard deviations, as texts, of values that were measured without one; empty for none."""
+def assumed_std(of: str, part: RecordedTestPart, units: Mapping[str, str], measured: Sequence[bool]) -> tuple[str, ...]:
+    """A sentence on default standard deviations of values that were measured without one; empty for none.
+
+    Args:
+        of: noun of the values.
+        part: entry of the study file.
+        units: unit by key of a standard deviation in the entry.
+        measured: for each key, whether there are such values.
+    """
+    keys = [key for key, seen in zip(units, measured, strict=True) if seen and key not in part.model_fields_set]
+    texts = [f"{getattr(part, key):g} {units[key]}" for key in keys]
     remark = (
         f"no standard deviation is stated for its {of}: {' and '.join(texts)} {'is' if len(texts) == 1 else 'are'}"
         " assumed, and all standard deviations follow from it"

@@ -56,7 +56,7 @@ def test_bending_of_a_cantilever():
     """cosh - cos - sigma (sinh - sin) of k x / l, between the ends of elements too. The shapes of its four elements are
     wrong by 1e-4 of the tip's displacement in the first mode, by 3e-3 in the second."""
     motion = undamped_motion(cantilever(), (1, 3))  # bending about the weaker axis; 2 is that about the other one
-    (line,) = motion.structure.lines
+    ((line, _),) = motion.structure.lines
     x = motion.points[list(line), 0]
     np.testing.assert_allclose(x, np.linspace(0.0, 2.0, 33), atol=1e-12)
     assert motion.size == pytest.approx(2.0)
@@ -75,7 +75,7 @@ def test_torsion_turns_the_axes_of_the_end():
     """Nothing moves along the axis, so the drawn turn of the end's axes is what limits the picture."""
     motion = undamped_motion(cantilever(second_moment_y=1e-4, second_moment_z=1e-4), (1,))
     (mode,), ((origin, *tips),) = motion.modes, motion.structure.ends
-    (line,) = (line for line in motion.structure.lines if len(line) > 2)
+    (line,) = (line for line, _ in motion.structure.lines if len(line) > 2)
     np.testing.assert_allclose(mode.displacement[list(line)], 0.0, atol=1e-6 * motion.size)
     turned = displaced(motion, mode)[tips] - displaced(motion, mode)[origin]
     np.testing.assert_allclose(np.linalg.norm(turned, axis=1), AXES_PART * motion.size)  # the axes keep their length
@@ -173,11 +173,11 @@ def test_what_turns_about_its_own_axis_alone():
 def test_lines():
     """Links go from joint to joint; a body without a frame has a line to its centre of mass."""
     structure = structure_of(jaxmb.build_model(jaxmb.load_machine("kuka-kr90")))
-    lengths = [np.linalg.norm(structure.offset[b] - structure.offset[a]) for a, b in structure.lines]
+    lengths = [np.linalg.norm(structure.offset[b] - structure.offset[a]) for (a, b), _ in structure.lines]
     assert sorted(np.round(lengths, 6)) == pytest.approx([0.35, 1.35, np.linalg.norm([1.566, 0.042, 0.005])], abs=1e-6)
     assert structure.end_names == ("tool",)
     bare = structure_of(model_of(body=[rod("arm", "ground", [0, 0, 0], 0.6, 100.0)]))
-    np.testing.assert_allclose(bare.offset[bare.lines[0][1]], [0.3, 0.0, 0.0])
+    np.testing.assert_allclose(bare.offset[bare.lines[0][0][1]], [0.3, 0.0, 0.0])
 
 
 def test_springs_and_slides():
@@ -194,7 +194,7 @@ def test_springs_and_slides():
     motion = undamped_motion(model, (1,))
     structure = motion.structure
     for pairs in (structure.lines, structure.springs):
-        ((a, b),) = pairs
+        (((a, b), _),) = pairs
         np.testing.assert_allclose(motion.points[[a, b]], [[0.0, 0.0, 0.0], [0.5, 0.0, 0.0]])
         np.testing.assert_allclose(np.abs(motion.modes[0].displacement[[a, b], 0]), [0.0, DRAWN_PART * motion.size])
 

@@ -322,9 +322,8 @@ def _assumed(
     lacking = np.zeros(6, bool)
     for i, test in enumerate(cases):
         lacking |= (test.measured if stated is None else test.measured & ~stated[i]).any(axis=0)
-    kinds = (("std_mm", f"{part.std_mm:g} mm", lacking[:3]), ("std_deg", f"{part.std_deg:g} deg", lacking[3:]))
-    texts = [text for key, text, lost in kinds if lost.any() and key not in part.model_fields_set]
-    return assumed_std("displacements", texts)
+    lost = [bool(lacking[:3].any()), bool(lacking[3:].any())]
+    return assumed_std("displacements", part, {"std_mm": "mm", "std_deg": "deg"}, lost)
 
 
 def _by_repeats(

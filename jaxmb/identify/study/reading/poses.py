@@ -187,16 +187,13 @@ def _check_upward(model: Model, test: PoseTest, rows: PoseRows) -> None:
 def _assumed(part: PoseTestPart, measured: Sequence[bool]) -> tuple[str, ...]:
     """A sentence on default standard deviations of the kinds that were measured: positions, rotations, inclinations and
     distances."""
-    if part.std_mm == "estimate":
-        return ()
-    keys = "std_mm", "std_mrad", "inclination_std_mrad", "distance_std_mm"
-    units = "mm", "mrad of a rotation", "mrad of an inclination", "mm of a distance"
-    texts = [
-        f"{getattr(part, key):g} {unit}"
-        for key, unit, present in zip(keys, units, measured, strict=True)
-        if present and key not in part.model_fields_set
-    ]
-    return assumed_std("poses", texts)
+    units = {
+        "std_mm": "mm",
+        "std_mrad": "mrad of a rotation",
+        "inclination_std_mrad": "mrad of an inclination",
+        "distance_std_mm": "mm of a distance",
+    }
+    return () if part.std_mm == "estimate" else assumed_std("poses", part, units, measured)
 
 
 def _simulated(
