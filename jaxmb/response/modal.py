@@ -231,8 +231,6 @@ def modes(tangent: Tangent) -> Modes:
             )  # s^2 mu + s c + 1 = 0 has two roots
             real = np.sort(np.concatenate([first_root, second_root]))
             return modes_of(root[oscillating][order], shapes[:, oscillating][:, order], real)
-        if tangent.structural is not None and not C.any() and np.isfinite(shapes).all():
-            return modes_of(*_coupled_by_losses(np.real(shapes), M, np.asarray(tangent.structural)), np.zeros(0))
     values, shapes = first_order_modes(M, C, K)
     order = np.argsort(np.abs(values), kind="stable")
     size = REAL * np.abs(values)
@@ -249,20 +247,6 @@ def first_order_modes(
     """All 2n eigenvalues of lambda^2 M + lambda C + K and their shapes, in no particular order, on the host."""
     found = np.linalg.eig(state_matrix(M, C, K, np))
     return found.eigenvalues.astype(complex), found.eigenvectors[..., : M.shape[-1], :].astype(complex)
-
-
-def _coupled_by_losses(V: np.ndarray, M: np.ndarray, D: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvalues, ascending, and shapes of (s^2 M + K + j D) v = 0 from undamped modes V, V^T K V = I.
-
-    -1 / s^2 are the eigenvalues of (I + j V^T D V)^-1 V^T M V: half the size of the first-order form, and the lowest
-    modes are the most exact.
-    """
-    mu = np.einsum("im,im->m", V, M @ V)
-    inverses, vectors = np.linalg.eig(np.linalg.solve(np.eye(mu.size) + 1j * (V.T @ D @ V), np.diag(mu)))
-    root = np.sqrt(-1.0 / inverses)
-    root = np.where(np.imag(root) < 0.0, -root, root)
-    order = np.argsort(np.abs(root), kind="stable")
-    return root[order], V @ vectors[:, order]
 
 
 @compiled
