@@ -289,68 +289,56 @@ def _filtered(measured: np.ndarray, std: np.ndarray, density: float, step: float
     sensors = np.flatnonzero(~np.isnan(measured[0]))
     z, H, noise = measured[:, sensors], np.eye(3)[sensors], np.diag(std[sensors] ** 2)
     ahead = np.diag([std[0] ** 2, (START_STD[0] * step) ** 2, (START_STD[1] * step**2) ** 2])
-    predicted = np.array([z[0, 0], 0.0, 0.0])
-    states, white, covariances = np.empty((len(z), 3)), np.full(z.shape, np.nan), []
-    likelihood, k = 0.0, 0
-    while True:
-        used = slice(int(k == 0), None)  # the initial state contains the first position
-        h, r = H[used], noise[used, used]
-        innovation = h @ ahead @ h.T + r
-        gain, root = np.linalg.solve(innovation, h @ ahead).T, np.linalg.cholesky(innovation)
+    h = np.vstack([np.zeros(3), H[1:]])  # the initial state contains the first position
+    gains, roots, transitions, covariances = [], [], [], []
+    steady = False
+    while not steady and len(gains) < len(z):
+        innovation = h @ ahead @ h.T + noise
+        gain = np.linalg.solve(innovation, h @ ahead).T
         keep = np.eye(3) - gain @ h
-        covariance = keep @ ahead @ keep.T + gain @ r @ gain.T
-        following = TRANSITION @ covariance @ TRANSITION.T + density * NOISE
-        if k > 0 and np.all(np.abs(following - ahead) <= STEADY * np.abs(ahead)):
-            break
-        error = z[k, used] - h @ predicted
-        states[k] = predicted + gain @ error
-        white[k, used], score = _scores(error[None], root)
-        likelihood += score
-        covariances.append(covariance)
-        ahead, predicted, k = following, TRANSITION @ states[k], k + 1
-        if k == len(z):
-            break
-    if k < len(z):
-        states[k:] = _constant(z[k:] @ gain.T, keep @ TRANSITION, states[k - 1])
-        white[k:], score = _scores(z[k:] - states[k - 1 : -1] @ (H @ TRANSITION).T, root)
-        likelihood += score
+        gains.append(gain)
+        roots.append(np.linalg.cholesky(innovation))
+        transitions.append(keep @ TRANSITION if covariances else keep)
+        covariances.append(keep @ ahead @ keep.T + gain @ noise @ gain.T)
+        following = TRANSITION @ covariances[-1] @ TRANSITION.T + density * NOISE
+        steady = len(gains) > 1 and bool(np.all(np.abs(following - ahead) <= STEADY * np.abs(ahead)))
+        ahead, h = following, H
+    # the last gain applies to all further samples
+    gain, root, transition = (
+        np.array(part)[np.minimum(np.arange(len(z)), len(gains) - 1)] for part in (gains, roots, transitions)
+    )
+    start = np.array([z[0, 0], 0.0, 0.0])
+    states = _recursion((gain @ z[:, :, None])[:, :, 0], transition, start)
+    errors = z - np.vstack([start, states[:-1] @ TRANSITION.T]) @ H.T
     innovations = np.full((len(z), 3), np.nan)
-    innovations[:, sensors] = white
+    innovations[:, sensors] = np.linalg.solve(root, errors[:, :, None])[:, :, 0]
+    innovations[0, 0] = np.nan
+    scale = 0.5 * np.log(2.0 * np.pi) + np.log(np.diagonal(root, axis1=1, axis2=2))
+    likelihood = -np.nansum(0.5 * innovations[:, sensors] ** 2 + scale)
     variances = np.diagonal(covariances, axis1=1, axis2=2)
     wide = np.flatnonzero((variances > SETTLED**2 * variances[-1]).any(axis=1))
-    return _Run(states, covariances, likelihood, innovations, int(wide[-1]) + 1 if wide.size else 0)
+    return _Run(states, covariances, float(likelihood), innovations, int(wide[-1]) + 1 if wide.size else 0)
 
 
 def _smoothed(run: _Run, density: float) -> np.ndarray:
     """Smoothed states x_k + G_k (x_{k+1} - F x_k), computed backwards from the last sample."""
-    states, first = run.state.copy(), len(run.covariances) - 1
-    predicted = states @ TRANSITION.T
-    covariances = np.array(run.covariances)
+    covariances, last = np.array(run.covariances), run.state[-1:]
     ahead = TRANSITION @ covariances @ TRANSITION.T + density * NOISE
     gains = np.swapaxes(np.linalg.solve(ahead, TRANSITION @ covariances), 1, 2)
-    if first < len(states) - 1:
-        driven = states[first:-1] - predicted[first:-1] @ gains[-1].T
-        states[first:-1] = _constant(driven[::-1], gains[-1], states[-1])[::-1]
-    for k in range(first - 1, -1, -1):
-        states[k] += gains[k] @ (states[k + 1] - predicted[k])
-    return states
+    gains = gains[np.minimum(np.arange(len(run.state) - 1), len(gains) - 1)]
+    predicted = run.state[:-1] @ TRANSITION.T
+    driven = run.state[:-1] - (gains @ predicted[:, :, None])[:, :, 0]
+    return np.concatenate([_recursion(driven[::-1], gains[::-1], last[0])[::-1], last])
 
 
-def _scores(errors: np.ndarray, root: np.ndarray) -> tuple[np.ndarray, float]:
-    """Innovations whitened by the Cholesky factor of their covariance, and their log-likelihood."""
-    white = np.linalg.solve(root, errors.T).T
-    constant = len(errors) * (np.sum(np.log(np.diag(root))) + 0.5 * len(root) * np.log(2.0 * np.pi))
-    return white, float(-0.5 * np.sum(white**2) - constant)
-
-
-def _constant(driven: np.ndarray, A: np.ndarray, before: np.ndarray) -> np.ndarray:
-    """States x_k = A x_{k-1} + driven_k from an initial state, solved as one banded system."""
+def _recursion(driven: np.ndarray, A: np.ndarray, before: np.ndarray) -> np.ndarray:
+    """States x_k = A_k x_{k-1} + driven_k [k, 3] from an initial state, solved as one banded system."""
     right = driven.copy()
-    right[0] += A @ before
+    right[0] += A[0] @ before
     bands = np.zeros((6, right.size))
     bands[0] = 1.0
     for i, j in np.ndindex(3, 3):
-        bands[3 + i - j, j : right.size - 3 : 3] = -A[i, j]
+        bands[3 + i - j, j : right.size - 3 : 3] = -A[1:, i, j]
     return solve_banded((5, 0), bands, right.ravel()).reshape(-1, 3)
 
 
