@@ -10,11 +10,12 @@ from jaxmb.measurement.modal.model import Lines, as_lines, damping_std
 from jaxmb.measurement.modal.refine import RefinedPoles, refine_poles
 from jaxmb.measurement.modal.stabilization import (
     SAME,
+    OrderPoles,
     StabilityRule,
     StabilizationChart,
     auto_mac,
     damping_ratio,
-    merged,
+    plausible_poles,
     stabilization_chart,
     stable_poles,
 )
@@ -213,18 +214,24 @@ class Search:
 
 
 def chart_of(search: Search, frf: np.ndarray, orders: range) -> StabilizationChart:
-    """Stabilization chart of responses [f, output, input], merged from segments of the band."""
-    charts, cores = [], []
-    for part, core in _segments(search.frequency_hz, search.band_hz):
+    """Stabilization chart of responses [f, output, input], by segments of the band.
+
+    Of two poles of one order at the common end of two segments that are the same within the rule, one is used.
+    """
+    found: list[OrderPoles] = []
+    for part, core in _segments(search.frequency_hz, search.band_hz, 1.0 + search.rule.frequency):
         f, h = search.frequency_hz[part], frf[part]
         size = np.sqrt(np.mean(np.abs(h) ** 2, axis=(0, 2)))
         h = h / np.where(size > 0.0, size, 1.0)[:, None]
         # an exponential window adds its decay to that of every mode
         poles = ((n, pole + search.decay_1_s, rows) for n, pole, rows in search.estimator(f, h, orders))
         lines = as_lines(search.lines.s[part], h, search.lines.power)
-        charts.append(stabilization_chart(poles, lines, beside((f[0], f[-1])), search.rule, size))
-        cores.append(core)
-    return merged(charts, cores, search.rule)
+        for n, pole, rows, psi in plausible_poles(poles, lines, core, search.rule, size):
+            known = np.concatenate([np.zeros(0), *(np.abs(each[1]) for each in found if each[0] == n)])
+            near = np.abs(np.abs(pole)[:, None] - known) <= search.rule.frequency * known
+            new = ~near.any(axis=1)
+            found.append((n, pole[new], rows[new], psi[:, new]))
+    return stabilization_chart(found, search.rule)
 
 
 def all_strong(search: Search, refined: RefinedPoles) -> RefinedPoles:
@@ -438,8 +445,11 @@ def residual_ratio(a: RefinedPoles, b: RefinedPoles) -> float:
     return float(np.mean((a.noise / b.noise) ** 2))
 
 
-def _segments(frequency_hz: np.ndarray, band_hz: tuple[float, float]) -> Iterator[tuple[slice, tuple[float, float]]]:
-    """Lines of each segment, and the frequency range in which its poles are used."""
+def _segments(
+    frequency_hz: np.ndarray, band_hz: tuple[float, float], slack: float
+) -> Iterator[tuple[slice, tuple[float, float]]]:
+    """Lines of each segment, and the frequency range in which its poles are used, by the factor `slack` beyond the
+    common end of two segments."""
     low, high = beside(band_hz)
     last = frequency_hz.size - 1
     count = max(1, round(frequency_hz.size / SEGMENT_LINES))
@@ -447,5 +457,5 @@ def _segments(frequency_hz: np.ndarray, band_hz: tuple[float, float]) -> Iterato
     reach = OVERLAP * ends[1]
     for i, (begin, end) in enumerate(pairwise(ends)):
         part = slice(max(0, round(begin - reach)), min(last, round(end + reach)) + 1)
-        core = (low if i == 0 else frequency_hz[round(begin)], high if i == count - 1 else frequency_hz[round(end)])
-        yield part, (float(core[0]), float(core[1]))
+        first = low if i == 0 else frequency_hz[round(begin)] / slack
+        yield part, (float(first), float(high if i == count - 1 else frequency_hz[round(end)] * slack))

@@ -1,7 +1,7 @@
 """Stabilization chart, and the automatic or manual selection of poles from it."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -72,18 +72,19 @@ def auto_mac(vectors: np.ndarray) -> np.ndarray:
     return np.abs(unit.conj().T @ unit) ** 2
 
 
-def stabilization_chart(
+OrderPoles = tuple[int, np.ndarray, np.ndarray, np.ndarray]
+"""An order, its poles [p], participations [p, input] and shapes [output, p]."""
+
+
+def plausible_poles(
     poles: Iterable[tuple[int, np.ndarray, np.ndarray]],
     lines: Lines,
     band_hz: tuple[float, float],
     rule: StabilityRule,
-    scale: np.ndarray | float = 1.0,
-) -> StabilizationChart:
-    """Stabilization chart of the poles of all orders with their shapes.
-
-    Poles are kept in the band if their damping ratio is positive and at most that of the rule. With increasing order,
-    each pole is assigned to at most one mode found before, and each mode to at most one pole, by frequency, damping and
-    shape. A mode is stable if it has poles in the rule's share of the orders.
+    scale: np.ndarray,
+) -> Iterator[OrderPoles]:
+    """Poles of each order with their shapes: those in the band with a damping ratio above 0 and at most that of the
+    rule.
 
     Args:
         poles: order, poles and participations, by ascending order.
@@ -93,25 +94,34 @@ def stabilization_chart(
         scale: by which the lines were divided [output].
     """
     low, high = (2 * np.pi * f for f in band_hz)
-    found: list[tuple[int, np.ndarray, np.ndarray, np.ndarray]] = []
     for order, eigenvalue, participation in poles:
         size, damping = np.abs(eigenvalue), damping_ratio(eigenvalue)
         keep = (size >= low) & (size <= high) & (damping > 0.0) & (damping <= rule.largest_damping_ratio)
         eigenvalue, participation = eigenvalue[keep], participation[keep] / largest_of_rows(participation[keep])
         psi = shapes(lines, eigenvalue, participation) if keep.any() else np.zeros((lines.responses.shape[1], 0))
-        psi = psi * np.reshape(scale, (-1, 1))
+        psi = psi * scale[:, None]
         norm = np.linalg.norm(psi, axis=0)
-        found.append((order, eigenvalue, participation, psi / np.where(norm > 0.0, norm, 1.0)))
-    counts = [values.size for _, values, _, _ in found]
-    starts = np.concatenate([[0], np.cumsum(counts)])
+        yield order, eigenvalue, participation, psi / np.where(norm > 0.0, norm, 1.0)
+
+
+def stabilization_chart(found: Sequence[OrderPoles], rule: StabilityRule) -> StabilizationChart:
+    """Stabilization chart of the poles of all orders; those of one order may come from several segments of the band.
+
+    With increasing order, each pole is assigned to at most one mode found before, and each mode to at most one pole, by
+    frequency, damping and shape. A mode is stable if it has poles in the rule's share of the orders.
+    """
+    found = sorted(found, key=lambda each: each[0])
+    order = np.repeat([each[0] for each in found], [each[1].size for each in found])
+    orders = np.unique([each[0] for each in found])
+    starts = np.append(np.searchsorted(order, orders), order.size)
     chart = StabilizationChart(
-        order=np.repeat([order for order, _, _, _ in found], counts),
+        order=order,
         eigenvalue=np.concatenate([values for _, values, _, _ in found]),
         shape=np.hstack([psi for _, _, _, psi in found]),
         participation=np.concatenate([rows for _, _, rows, _ in found]),
         label=(),
         mode=np.zeros(0, int),
-        orders=len(found),
+        orders=orders.size,
     )
     return dataclasses.replace(
         chart, label=_labels(chart, starts, rule), mode=_stable(chart, _tracks(chart, starts, rule), rule)
@@ -128,59 +138,6 @@ def stable_poles(chart: StabilizationChart) -> np.ndarray:
         # of equal estimates that of the higher order, which is less biased by neighbouring modes
         chosen.append(members[members.size - 1 - np.argmin(np.abs(values - middle)[::-1])])
     return np.array(sorted(chosen, key=lambda p: abs(chart.eigenvalue[p])), int)
-
-
-def merged(
-    charts: Sequence[StabilizationChart], cores: Sequence[tuple[float, float]], rule: StabilityRule
-) -> StabilizationChart:
-    """One chart from those of overlapping segments, each used within its core.
-
-    A mode found by two segments next to their common end is counted once.
-    """
-    slack = 1.0 + rule.frequency
-    kept = []
-    for chart, (low, high) in zip(charts, cores, strict=True):
-        mode = chart.mode.copy()
-        for pole in stable_poles(chart):
-            if not low / slack <= chart.frequency_hz[pole] <= high * slack:
-                mode[chart.mode == chart.mode[pole]] = -1
-        inside = (mode >= 0) | ((chart.frequency_hz >= low) & (chart.frequency_hz < high))
-        kept.append((dataclasses.replace(chart, mode=mode), np.flatnonzero(inside)))
-    offset = np.cumsum([0, *(chart.mode.max(initial=-1) + 1 for chart, _ in kept)])
-    whole = StabilizationChart(
-        order=np.concatenate([c.order[k] for c, k in kept]),
-        eigenvalue=np.concatenate([c.eigenvalue[k] for c, k in kept]),
-        shape=np.hstack([c.shape[:, k] for c, k in kept]),
-        participation=np.concatenate([c.participation[k] for c, k in kept]),
-        label=tuple(c.label[i] for c, k in kept for i in k),
-        mode=np.concatenate(
-            [np.where(c.mode[k] >= 0, c.mode[k] + n, -1) for (c, k), n in zip(kept, offset, strict=False)]
-        ),
-        orders=max(c.orders for c, _ in kept),
-    )
-    segment = np.repeat(np.arange(len(kept)), [k.size for _, k in kept])
-    return _renumbered(whole, segment, rule)
-
-
-def _renumbered(chart: StabilizationChart, segment: np.ndarray, rule: StabilityRule) -> StabilizationChart:
-    """The chart sorted by order, its modes by frequency without duplicates of two segments."""
-    poles = stable_poles(chart)
-    distance = distance_of(chart, poles, poles, rule)
-    mode = np.full(chart.mode.size, -1)
-    for i, pole in enumerate(poles):
-        is_twin = np.isfinite(distance[:i, i]) & (segment[poles[:i]] != segment[pole])
-        if not is_twin.any():
-            mode[chart.mode == chart.mode[pole]] = mode.max() + 1
-    order = np.argsort(chart.order, kind="stable")
-    return StabilizationChart(
-        chart.order[order],
-        chart.eigenvalue[order],
-        chart.shape[:, order],
-        chart.participation[order],
-        tuple(chart.label[i] for i in order),
-        mode[order],
-        chart.orders,
-    )
 
 
 def _tracks(chart: StabilizationChart, starts: np.ndarray, rule: StabilityRule) -> np.ndarray:
