@@ -13,7 +13,7 @@ from jaxmb.measurement.frf_set import FrfSet, band_of, largest_of_rows
 from jaxmb.measurement.modal.data import ModalData, SingleHits, modal_data, single_hits
 from jaxmb.measurement.modal.model import ModalModel, as_lines, residual_terms
 from jaxmb.measurement.modal.refine import RefinedPoles, refine_poles
-from jaxmb.measurement.modal.roving import FEWEST_RESPONSES, LEAST_GAIN, Scatter, varying_test
+from jaxmb.measurement.modal.roving import FEWEST_RESPONSES, LEAST_GAIN, Scatter, scatter_of, varying_test
 from jaxmb.measurement.modal.search import (
     Estimator,
     Search,
@@ -271,7 +271,7 @@ def _by_rule(search: Search, report: Callable[[str], None], single: SingleHits |
     start = stable_poles(chart)
     refined = refine_poles(search.lines, chart.eigenvalue[start], chart.participation[start])
     if varying is not None:
-        varying, moved = varying.with_poles_beside()
+        moved = varying.refined
         # of wide modes that overlap, constant poles may look like varying ones on the lines around each
         if residual_ratio(refined, moved) >= LEAST_GAIN:
             search = varying.search
@@ -279,8 +279,7 @@ def _by_rule(search: Search, report: Callable[[str], None], single: SingleHits |
             mode = is_mode(moved, search.band_hz, search.rule)
             mode[varying.modes.eigenvalue.size :] = False
             between = "hits" if single is not None else "inputs" if data.transposed else "outputs"
-            scatter = varying.scatter(moved.eigenvalue, mode, between)
-            return _Found(search, chart, stable_poles(chart), moved, mode, scatter)
+            return _Found(search, chart, stable_poles(chart), moved, mode, scatter_of(varying, mode, between))
     refined, doubtful = with_residual_poles(search, with_poles_beside(search, all_strong(search, refined)))
     weighted, refined = with_noise_of_lines(search, refined)
     if weighted is not search:

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -51,57 +52,33 @@ class Scatter:
         ]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class VaryingTest:
+class Varying(NamedTuple):
     """Modes that vary between responses, and the responses corrected for the shifts."""
 
     search: Search
     """Search in the corrected responses."""
     modes: VaryingModes
     """Modes with the participations of the corrected responses, and with their variation in every response or hit."""
+    refined: RefinedPoles
+    """These modes, followed by refined out-of-band poles."""
 
-    def with_poles_beside(self) -> tuple["VaryingTest", RefinedPoles]:
-        """The significant modes, and these together with refined out-of-band poles.
 
-        Modes fitted on the lines around them may only describe the residual of their neighbours; over the whole band
-        their power hardly exceeds that of the residual.
-        """
-        search, modes = self.search, self.modes
-        refined = with_poles_beside(search, refine_poles(search.lines, modes.eigenvalue, modes.participation))
-        beside = slice(modes.eigenvalue.size, None)
-        pole, rows, covariance = (
-            each[beside] for each in (refined.eigenvalue, refined.participation, refined.covariance)
-        )
-        while True:
-            known = fixed_poles(
-                search.lines,
-                np.concatenate([modes.eigenvalue, pole]),
-                np.concatenate([modes.participation, rows]),
-                refined.noise,
-            )
-            outstanding = _outstanding(search, known)[: modes.eigenvalue.size]
-            if not np.any(outstanding < OUTSTANDING):
-                break
-            modes = modes.part(np.arange(outstanding.size) != np.argmin(outstanding))
-        known = dataclasses.replace(known, covariance=np.concatenate([modes.covariance, covariance]))
-        return VaryingTest(search, modes), known
+def scatter_of(varying: Varying, mode: np.ndarray, between: str) -> Scatter:
+    """Variation of the modes, by ascending frequency.
 
-    def scatter(self, eigenvalue: np.ndarray, mode: np.ndarray, between: str) -> Scatter:
-        """Variation of the modes, by ascending frequency.
-
-        Args:
-            eigenvalue: refined poles, those of these modes first.
-            mode: mask of those that are modes.
-            between: kind of the responses, see `Scatter`.
-        """
-        order = np.flatnonzero(mode)
-        order = order[np.argsort(np.abs(eigenvalue[order]), kind="stable")]
-        return Scatter(self.modes.move[:, order, 0], self.modes.std[order, 0], between)
+    Args:
+        varying: from `varying_test`.
+        mode: mask of the refined poles that are modes.
+        between: kind of the responses, see `Scatter`.
+    """
+    order = np.flatnonzero(mode)
+    order = order[np.argsort(np.abs(varying.refined.eigenvalue[order]), kind="stable")]
+    return Scatter(varying.modes.move[:, order, 0], varying.modes.std[order, 0], between)
 
 
 def varying_test(
     search: Search, report: Callable[[str], None], hits: SingleHits | None, transposed: bool
-) -> VaryingTest | None:
+) -> Varying | None:
     """Modes with the variation of their poles; None where the poles do not vary, or no mode is found.
 
     Responses to single hits are used where known, with all outputs as references: each hit then has one pole per mode,
@@ -129,7 +106,7 @@ def varying_test(
     # beside an overlapping mode that was not found before, a pole looks as if it varied
     if varying.gain_of_moves() < LEAST_GAIN:
         return None
-    return _corrected(search, varying, hits, transposed)
+    return _with_poles_beside(*_corrected(search, varying, hits, transposed))
 
 
 def _outstanding(search: Search, known: RefinedPoles) -> np.ndarray:
@@ -145,7 +122,10 @@ def _outstanding(search: Search, known: RefinedPoles) -> np.ndarray:
     return ratio
 
 
-def _corrected(search: Search, varying: VaryingSearch, hits: SingleHits | None, transposed: bool) -> VaryingTest:
+def _corrected(
+    search: Search, varying: VaryingSearch, hits: SingleHits | None, transposed: bool
+) -> tuple[Search, VaryingModes]:
+    """The search in the responses corrected for the shifts, and the modes with the participations of these."""
     modes, power = varying.modes, search.lines.power
     frf = varying.frf - modes.responses(varying.s, power) + modes.responses(varying.s, power, still=True)
     rows = modes.participation
@@ -156,5 +136,29 @@ def _corrected(search: Search, varying: VaryingSearch, hits: SingleHits | None, 
             frf, rows = frf.transpose(0, 2, 1), hits.averaged(modes.shape, weight).T
     corrected = dataclasses.replace(search, frf=frf, lines=as_lines(search.lines.s, frf, power))
     # an exponential window adds its decay rate to that of every mode
-    eigenvalue = modes.eigenvalue + search.decay_1_s
-    return VaryingTest(corrected, dataclasses.replace(modes, eigenvalue=eigenvalue, participation=rows))
+    return corrected, dataclasses.replace(modes, eigenvalue=modes.eigenvalue + search.decay_1_s, participation=rows)
+
+
+def _with_poles_beside(search: Search, modes: VaryingModes) -> Varying:
+    """The significant modes, and these together with refined out-of-band poles.
+
+    Modes fitted on the lines around them may only describe the residual of their neighbours; over the whole band their
+    power hardly exceeds that of the residual.
+    """
+    refined = with_poles_beside(search, refine_poles(search.lines, modes.eigenvalue, modes.participation))
+    pole, rows, covariance = (
+        each[modes.eigenvalue.size :] for each in (refined.eigenvalue, refined.participation, refined.covariance)
+    )
+    while True:
+        known = fixed_poles(
+            search.lines,
+            np.concatenate([modes.eigenvalue, pole]),
+            np.concatenate([modes.participation, rows]),
+            refined.noise,
+        )
+        outstanding = _outstanding(search, known)[: modes.eigenvalue.size]
+        if not np.any(outstanding < OUTSTANDING):
+            break
+        modes = modes.part(np.arange(outstanding.size) != np.argmin(outstanding))
+    known = dataclasses.replace(known, covariance=np.concatenate([modes.covariance, covariance]))
+    return Varying(search, modes, known)
