@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy
 from jaxtyping import Array, Bool, Complex, Float, Inexact, Int
-from scipy.linalg import eigh
+from scipy.linalg import eigh, lstsq
 
 from jaxmb.compiled import compiled, numeric_arguments
 from jaxmb.io.validation import typed_arguments
@@ -138,13 +138,9 @@ def _newton(parts: Parts, order: float, s: complex, v: np.ndarray, repeated: boo
         bordered[:n, n] = (2.0 * s * mass + damping + order * power / s * fractional) @ v
         bordered[n, :n] = scale * abs(s) ** 2 * np.abs(mass).max()
         residual = -np.append(dynamic @ v, 0.0)
-        if repeated:
-            step = np.linalg.lstsq(bordered, residual, rcond=1e-10)[0]
-        else:
-            try:
-                step = np.linalg.solve(bordered, residual)
-            except np.linalg.LinAlgError:
-                break
+        # of modes of one frequency, the step of least size
+        rank = 1e-10 if repeated else np.finfo(float).eps
+        step = np.asarray(lstsq(bordered, residual, cond=rank, lapack_driver="gelsy", check_finite=False)[0])
         v, s = v + step[:n], s + step[n]
         if not np.isfinite(s) or s == 0.0:
             break
@@ -259,7 +255,7 @@ def check_mass_matrix(mass: np.ndarray, coordinates: Sequence[str] | None = None
     if bool(singular_mass_matrices(mass)):
         if not np.isfinite(mass).all():
             raise ValueError("the mass matrix is not finite")
-        main = int(np.argmax(np.abs(np.linalg.eigh(_unit_diagonal(mass))[1][:, 0])))
+        main = int(np.argmax(np.abs(np.linalg.eigh(unit_diagonal(mass))[1][:, 0])))
         name = f"number {main + 1}" if coordinates is None else f"'{coordinates[main]}'"
         raise ValueError(
             f"the mass matrix is singular: a motion of mainly coordinate {name} moves no mass; if it is a drive in"
@@ -272,14 +268,15 @@ def singular_mass_matrices(masses: Float[np.ndarray, "*p n n"]) -> Bool[np.ndarr
     if not masses.shape[-1]:  # all coordinates are locked
         return np.zeros(masses.shape[:-2], dtype=bool)
     finite = np.isfinite(masses).all(axis=(-2, -1), keepdims=True)
-    values = np.linalg.eigvalsh(_unit_diagonal(np.where(finite, masses, 0.0)))
+    values = np.linalg.eigvalsh(unit_diagonal(np.where(finite, masses, 0.0)))
     return (values[..., 0] <= LEAST_MASS * values[..., -1]) | (values[..., -1] <= 0.0)
 
 
-def _unit_diagonal(masses: np.ndarray) -> np.ndarray:
-    diagonal = np.diagonal(masses, axis1=-2, axis2=-1)
+def unit_diagonal(matrices: Float[np.ndarray, "*p n n"]) -> Float[np.ndarray, "*p n n"]:
+    """Symmetric matrices scaled to a unit diagonal; rows without a positive entry there are unchanged."""
+    diagonal = np.diagonal(matrices, axis1=-2, axis2=-1)
     scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
-    return masses * scale[..., :, None] * scale[..., None, :]
+    return matrices * scale[..., :, None] * scale[..., None, :]
 
 
 @compiled
