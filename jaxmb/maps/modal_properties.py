@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from threading import Lock
 from typing import TypedDict, Unpack
 
@@ -23,7 +23,7 @@ from jaxmb.measurement.frf_set import band_of
 from jaxmb.mechanics.equilibrium import equilibrium_or_nan
 from jaxmb.mechanics.kinematics import TOOL, check_no_virtual_springs, frame_index
 from jaxmb.mechanics.tangent import LinearizeAt, Tangent, motion_coordinates, motion_jacobian, tangent_about
-from jaxmb.response.modal import REAL, check_mass_matrix, first_order_modes, singular_mass_matrices
+from jaxmb.response.modal import REAL, check_mass_matrix, first_order_modes, singular_mass_matrices, unit_diagonal
 
 DEFECTIVE = 1e-6
 """|phi^T (2 lambda M + C) phi| over the size of its terms, below which an eigenvalue is defective (double with a single
@@ -32,26 +32,18 @@ eigenvector, as at critical damping) and has no derivative. Rounding of an exact
 
 @dataclass(frozen=True)
 class Differentials:
-    """Differentials Re(sum_k w_k l^T dA_k r + p^T dR l + q^T dR r), A_k = M, C, K, D, of s numbers at b postures.
+    """Differentials Re(sum_k w_k l^T dA_k r + p^T dJ l + q^T dJ r), A_k = M, C, K, D, of s numbers at b postures.
 
-    R are the observed displacements; they change with the operating point.
+    J are the translations of the frame along all three axes; they change with the operating point.
     """
 
     left: Complex[np.ndarray, "b s n"]
     right: Complex[np.ndarray, "b s n"]
     weight: Complex[np.ndarray, "b s 4"]
-    of_left: Complex[np.ndarray, "b s k"] | None = None
-    """p; None for 0."""
-    of_right: Complex[np.ndarray, "b s k"] | None = None
+    of_left: Complex[np.ndarray, "b s 3"]
+    """p."""
+    of_right: Complex[np.ndarray, "b s 3"]
     """q."""
-
-    def in_space(self, rows: Float[np.ndarray, "k 3"]) -> "Differentials":
-        """The same for R = rows J, with J the translations along all three axes."""
-        of_left, of_right = (
-            np.zeros((*self.left.shape[:2], 3), complex) if part is None else part @ rows
-            for part in (self.of_left, self.of_right)
-        )
-        return replace(self, of_left=of_left, of_right=of_right)
 
 
 def check_masses(model: Model, masses: Float[np.ndarray, "b n n"], postures: Float[np.ndarray, "b n"]) -> None:
@@ -84,7 +76,8 @@ def _of_eigenvalue(M: np.ndarray, C: np.ndarray, lam: np.ndarray, phi: np.ndarra
     below = inertial + viscous
     below = np.where(np.abs(below) > DEFECTIVE * moduli, below, np.nan)
     scale = -factor / below
-    return Differentials(phi, phi, np.stack([scale * lam**2, scale * lam, scale, 1j * scale], axis=2))
+    weight = np.stack([scale * lam**2, scale * lam, scale, 1j * scale], axis=2)
+    return Differentials(phi, phi, weight, *np.zeros((2, *lam.shape, 3), complex))
 
 
 HALF_WIDTHS = np.array([-8.0, -4.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 4.0, 8.0])
@@ -99,27 +92,25 @@ LEAST_STABLE = 1e-12
 
 
 def static_compliance(
-    K: Float[np.ndarray, "b n n"], rows: Float[np.ndarray, "b k n"]
+    K: Float[np.ndarray, "b n n"], rows: Float[np.ndarray, "b k n"], directions: Float[np.ndarray, "k 3"]
 ) -> tuple[Float[np.ndarray, "b"], Differentials]:
     """Largest eigenvalue of R K^-1 R^T [m/N], the compliance in the softest direction, and its differential.
 
-    The differential is -x^T dK x + 2 v^T dR x, x = K^-1 R^T v with v the softest direction. NaN where K is not positive
-    definite.
+    R are displacements along directions. The differential is -x^T dK x + 2 v^T dR x, x = K^-1 R^T v with v the softest
+    direction. NaN where K is not positive definite.
     """
     stable = is_stable(K)
     solved = np.linalg.solve(np.where(stable[:, None, None], K, np.eye(K.shape[1])), np.swapaxes(rows, 1, 2))
     values, vectors = np.linalg.eigh(rows @ solved)
     x = np.squeeze(solved @ vectors[:, :, -1:], 2)[:, None, :].astype(complex)
-    v = vectors[:, None, :, -1].astype(complex)
+    v = (vectors[:, None, :, -1] @ directions).astype(complex)
     weight = np.broadcast_to(np.array([0.0, 0.0, -1.0, 0.0], dtype=complex), (len(K), 1, 4))
     return np.where(stable, values[:, -1], np.nan), Differentials(x, x, weight, v, v)
 
 
 def is_stable(K: Float[np.ndarray, "b n n"]) -> Bool[np.ndarray, "b"]:
     """Whether each stiffness matrix is positive definite."""
-    diagonal = np.diagonal(K, axis1=1, axis2=2)
-    scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
-    return np.linalg.eigvalsh(K * scale[:, :, None] * scale[:, None, :])[:, 0] > LEAST_STABLE
+    return np.linalg.eigvalsh(unit_diagonal(K))[:, 0] > LEAST_STABLE
 
 
 def receptance_peak(
@@ -127,6 +118,7 @@ def receptance_peak(
     C: Float[np.ndarray, "b n n"],
     K: Inexact[np.ndarray, "b n n"],
     rows: Float[np.ndarray, "b k n"],
+    directions: Float[np.ndarray, "k 3"],
     eigenvalue: Complex[np.ndarray, "b 2n"],
     shape: Complex[np.ndarray, "b n 2n"],
     band_hz: tuple[float, float] | None,
@@ -142,6 +134,7 @@ def receptance_peak(
         C: damping matrices.
         K: stiffness matrices, or K + j D with structural damping.
         rows: R [b, k, n], of 1 or 3 displacements.
+        directions: of these displacements.
         eigenvalue: all eigenvalues of lambda^2 M + lambda C + K.
         shape: the displacement parts of their eigenvectors.
         band_hz: search band; default: 0 Hz to infinity.
@@ -173,7 +166,7 @@ def receptance_peak(
     one = np.ones_like(omega)
     weight = np.stack([omega**2, -1j * omega, -one, -1j * one], axis=1)[:, None, :].astype(complex)
     value, omega = (np.where(peaks, found, np.nan) for found in (size[:, 0], omega))
-    of_x, of_y = right[:, None, 0, :].conj(), np.conj(left[:, None, :, 0])
+    of_x, of_y = (np.conj(part[:, None]) @ directions for part in (right[:, 0, :], left[:, :, 0]))
     peak_hz = omega / (2 * np.pi)
     # a bound times 2 pi over 2 pi may differ from it by rounding
     peak_hz = peak_hz if band_hz is None else np.clip(peak_hz, *band_hz)
@@ -313,7 +306,9 @@ def modal_quantities(
     check_quantities(quantities, MODAL_QUANTITIES)
     if model.frame_node[frame_index(model, frame)] < 0 and not set(quantities).issubset(BY_MODE):
         raise ValueError(f"frame '{frame}' does not move, expected one that the machine moves")
-    along, band_hz = _checked_options(**compliance)
+    direction, band_hz = compliance.get("direction"), compliance.get("band_hz")
+    along = None if direction is None else checked_direction(direction)
+    band_hz = None if band_hz is None else band_of(band_hz, 0.0)
     postures = np.asarray(postures, dtype=float)
     if postures.ndim != 2 or postures.shape[1] != n or not np.all(np.isfinite(postures)):
         raise ValueError(f"postures have shape {postures.shape}, expected (number of postures, {n}), all finite")
@@ -333,10 +328,10 @@ def modal_quantities(
         if set(quantities) - {"static_compliance"}:
             check_masses(model, matrices[0], rows)
         observed = directions @ np.where(exists[:, None, None], jacobian, 0.0)
-        values, differentials = _solve(matrices, observed, quantities, modes, band_hz)
+        values, differentials = _solve(matrices, observed, directions, quantities, modes, band_hz)
         for value in values.values():
             value[~exists] = np.nan
-        return rows, values, {name: part.in_space(directions) for name, part in differentials.items()}
+        return rows, values, differentials
 
     found: list[dict[str, np.ndarray]] = []
     slopes: list[dict[str, np.ndarray]] = []
@@ -374,14 +369,6 @@ def number_of_modes(model: Model, modes: int | None) -> int:
     return modes
 
 
-def _checked_options(
-    direction: Sequence[float] | np.ndarray | None = None, band_hz: tuple[float, float] | None = None
-) -> tuple[np.ndarray | None, tuple[float, float] | None]:
-    """The options of compliances; ValueError if a number is wrong."""
-    along = None if direction is None else checked_direction(direction)
-    return along, None if band_hz is None else band_of(band_hz, 0.0)
-
-
 @compiled
 def _tangents(
     model: Model, postures: Float[Array, "b n"], frame: str, at: LinearizeAt
@@ -404,6 +391,7 @@ def _tangent(model: Model, q: Array, frame: str, at: LinearizeAt) -> tuple[Tange
 def _solve(
     matrices: Sequence[np.ndarray],
     rows: np.ndarray,
+    directions: np.ndarray,
     quantities: Sequence[str],
     modes: int,
     band_hz: tuple[float, float] | None,
@@ -413,6 +401,7 @@ def _solve(
     Args:
         matrices: M, C and K, each [b, n, n], and D with structural damping.
         rows: observed displacements of the frame [b, k, n].
+        directions: along these directions [k, 3].
         quantities: as of `modal_quantities`.
         modes: their number.
         band_hz: band of the dynamic compliance.
@@ -421,23 +410,21 @@ def _solve(
     values: dict[str, np.ndarray] = {}
     differentials: dict[str, Differentials] = {}
     if "static_compliance" in quantities:
-        values["static_compliance"], differentials["static_compliance"] = static_compliance(K, rows)
+        values["static_compliance"], differentials["static_compliance"] = static_compliance(K, rows, directions)
     if set(quantities) - {"static_compliance"}:
         K = K + 1j * structural[0] if structural else K
         eigenvalue, shape = first_order_modes(M, C, K)
         if set(BY_MODE) & set(quantities):
             lam, phi = lowest_modes(eigenvalue, shape, modes)
+            size = np.abs(lam)
             with np.errstate(invalid="ignore"):  # of missing modes
-                size = np.abs(lam)
-                if "frequency" in quantities:  # d|lambda| = Re(conj(lambda) dlambda) / |lambda|
-                    values["frequency"] = size / (2 * np.pi)
-                    differentials["frequency"] = _of_eigenvalue(M, C, lam, phi, np.conj(lam) / (2 * np.pi * size))
-                if "damping" in quantities:  # -Re(lambda) / |lambda|
-                    zeta = -np.real(lam) / size
-                    factor = -(1.0 + zeta * np.conj(lam) / size) / size
-                    values["damping"], differentials["damping"] = zeta, _of_eigenvalue(M, C, lam, phi, factor)
+                zeta, slope = -np.real(lam) / size, np.conj(lam) / size  # d|lambda| = Re(slope dlambda)
+                factors = slope / (2 * np.pi), -(1.0 + zeta * slope) / size
+                for name, value, factor in zip(BY_MODE, (size / (2 * np.pi), zeta), factors, strict=True):
+                    if name in quantities:
+                        values[name], differentials[name] = value, _of_eigenvalue(M, C, lam, phi, factor)
         if "dynamic_compliance" in quantities:
-            peak = receptance_peak(M, C, K, rows, eigenvalue, shape, band_hz)
+            peak = receptance_peak(M, C, K, rows, directions, eigenvalue, shape, band_hz)
             values["dynamic_compliance"], values["peak_hz"], differentials["dynamic_compliance"] = peak
     return values, differentials
 
