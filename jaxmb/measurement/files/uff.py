@@ -115,7 +115,9 @@ def read_uff(path: Path) -> tuple[FrfSet, tuple[str, ...]]:
     _check_consistent(responses, kind, unit, system)
     record = own_record(responses[0])
     coherences = _coherences(functions, responses, others)
-    frequency_hz, frf, coherence = _values(responses, coherences)
+    outputs = tuple(dict.fromkeys(f.response for f in responses))
+    inputs = tuple(dict.fromkeys(f.reference for f in responses))
+    frequency_hz, frf, coherence = _values(responses, coherences, (outputs, inputs))
     others.update(f.name for f in functions if f.type not in (FRF, COHERENCE, MULTIPLE_COHERENCE))
     if local and has_systems:
         others["positions in local coordinate systems"] += 1
@@ -127,8 +129,8 @@ def read_uff(path: Path) -> tuple[FrfSet, tuple[str, ...]]:
         frequency_hz=frequency_hz,
         frf=frf,
         kind=kind,
-        outputs=tuple(dict.fromkeys(f.response for f in responses)),
-        inputs=tuple(dict.fromkeys(f.reference for f in responses)),
+        outputs=outputs,
+        inputs=inputs,
         coherence=coherence,
         averages=record.get("averages"),
         decay_1_s=record.get("decay_1_s", 0.0),
@@ -170,22 +172,23 @@ def _coherences(functions: Sequence[Function], responses: Sequence[Function], ot
 
 
 def _values(
-    responses: Sequence[Function], coherences: Sequence[Function]
+    responses: Sequence[Function], coherences: Sequence[Function], names: tuple[tuple[str, ...], tuple[str, ...]]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Frequency axis, responses and coherence."""
-    outputs = {name: i for i, name in enumerate(dict.fromkeys(f.response for f in responses))}
-    inputs = {name: i for i, name in enumerate(dict.fromkeys(f.reference for f in responses))}
-    first = responses[0]
-    shape = (first.points, len(outputs), len(inputs))
-    size = int(np.prod([float(n) for n in shape]))
-    if size > LARGEST_ARRAY or first.points > len(first.dataset.data):
+    """Frequency axis, responses and coherence, for these names of outputs and inputs."""
+    first, shape = responses[0], (responses[0].points, *map(len, names))
+    if float(np.prod(shape, dtype=float)) > LARGEST_ARRAY or first.points > len(first.dataset.data):
         raise ValueError(
             f"{first.location}: {shape[0]} points of {shape[1]} outputs and {shape[2]} inputs, expected at most"
             f" {LARGEST_ARRAY} values and no more than there are"
         )
+    frequency_hz, arrays = np.full(first.points, np.nan), {FRF: np.full(shape, complex(np.nan, np.nan))}
+    if coherences:
+        known = coherences[0].type
+        arrays[known] = np.full(shape[:2] if known == MULTIPLE_COHERENCE else shape, np.nan)
     seen: dict[tuple[str, ...], Function] = {}
     for function in (*responses, *coherences):
-        of = (function.name, function.response, *([] if function.type == MULTIPLE_COHERENCE else [function.reference]))
+        dofs = (function.response, *([] if function.type == MULTIPLE_COHERENCE else [function.reference]))
+        of = (function.name, *dofs)
         if of in seen:
             raise ValueError(f"{function.location}: the {' '.join(of[:2])} from {function.reference} duplicates "
                              f"{seen[of].location}")  # fmt: skip
@@ -194,23 +197,14 @@ def _values(
             raise ValueError(
                 f"{function.location}: has {function.points} points, but {first.location} has {first.points}"
             )
-    frequency_hz = np.full(first.points, np.nan)
-    frf = np.full(shape, complex(np.nan, np.nan))
-    for function in responses:
-        target = frf[:, outputs[function.response], inputs[function.reference]]
-        _fill(function, target, frequency_hz, first)
-    coherence = None
-    if coherences:
-        by_output = coherences[0].type == MULTIPLE_COHERENCE
-        coherence = np.full(shape[:2] if by_output else shape, np.nan)
-        for function in coherences:
-            index = (outputs[function.response], *([] if by_output else [inputs[function.reference]]))
-            _fill(function, coherence[:, *index], frequency_hz, first)
-        coherence[(coherence > 1.0) & (coherence <= 1.0 + ROUNDING)] = 1.0
-        coherence.setflags(write=False)
-    for array in (frequency_hz, frf):
+        index = (known.index(name) for name, known in zip(dofs, names, strict=False))
+        _fill(function, arrays[function.type][:, *index], frequency_hz, first)
+    frf, *coherence = arrays.values()
+    for values in coherence:
+        values[(values > 1.0) & (values <= 1.0 + ROUNDING)] = 1.0
+    for array in (frequency_hz, *arrays.values()):
         array.setflags(write=False)
-    return frequency_hz, frf, coherence
+    return frequency_hz, frf, coherence[0] if coherence else None
 
 
 def _fill(function: Function, target: np.ndarray, frequency_hz: np.ndarray, first: Function) -> None:
