@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Complex, Float
-from scipy.linalg import cho_factor, cho_solve, eigh, null_space, qr
+from scipy.linalg import cho_factor, cho_solve, cholesky, eigh, null_space, qr, solve_triangular
 
 from jaxmb.compiled import compiled, numeric_arguments
 from jaxmb.io.validation import finite_number, typed_arguments
@@ -170,14 +170,10 @@ def _orthonormal(
     columns: Float[np.ndarray, "m p"], mass: Float[np.ndarray, "m m"], scale: float
 ) -> Float[np.ndarray, "m k"]:
     """Columns orthonormalized in the mass matrix, without those that are linearly dependent up to rounding."""
-    orthonormal = np.zeros((columns.shape[0], 0))
-    for column in columns.T:
-        for _ in range(2):
-            column = column - orthonormal @ (orthonormal.T @ (mass @ column))
-        length = np.sqrt(column @ mass @ column)
-        if length > DEPENDENT * scale:
-            orthonormal = np.column_stack([orthonormal, column / length])
-    return orthonormal
+    upper = cholesky(mass)
+    orthonormal, factor, _ = qr(upper @ columns, mode="economic", pivoting=True)
+    independent = np.abs(np.diagonal(factor)) > DEPENDENT * scale
+    return solve_triangular(upper, orthonormal[:, independent])
 
 
 def reduced_tangent(tangent: Tangent, basis: Float[np.ndarray, "m r"]) -> Tangent:
