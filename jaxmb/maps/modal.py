@@ -19,7 +19,7 @@ from jaxmb.identify.experiments.machine_errors import MachineErrors, corrected_m
 from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, free_parameters, matching_any
 from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.io.files import strict
-from jaxmb.io.validation import InputError, check_choice, check_known
+from jaxmb.io.validation import InputError, Table, check_choice, check_known
 from jaxmb.machine.build import Model
 from jaxmb.machine.families import OF_CHANNELS
 from jaxmb.machine.file import load_machine
@@ -161,15 +161,9 @@ def identified(result: Result) -> Identified:
     Raises:
         ValueError: the fit was not of the study's free parameters, as with a complete stiffness model.
     """
-    covariance = result.covariance
-    if covariance is None:
+    if result.covariance is None:
         raise ValueError(f"study '{result.study.name}': the fit has no covariance of the study's free parameters")
-    free = result.study.free
-    bounds = [
-        Bound(tied, float(lower), float(upper), None, log)
-        for tied, lower, upper, log in zip(free.tied, free.lower_value, free.upper_value, free.logarithmic, strict=True)
-    ]
-    return _of_machine(result.model, bounds, covariance, result.linearize_at, result.with_errors)
+    return _identified(result.model, result.as_json())
 
 
 def load_identified(folder: str | os.PathLike[str]) -> Identified:
@@ -182,40 +176,32 @@ def load_identified(folder: str | os.PathLike[str]) -> Identified:
         InputError: a file is missing or is not one written by `jaxmb identify`.
     """
     path = Path(folder) / "result.json"
-    model = build_model(load_machine(folder))
-    data = read_saved(path, others=True)
-    saved = data.get("covariance") if isinstance(data, dict) else None
-    if saved is None:
-        raise InputError(f"{path}: found no covariance of the parameters, expected one written by jaxmb identify")
+    model, data = build_model(load_machine(folder)), read_saved(path)
     try:
-        if any(name.startswith("compliance.") for name in saved["names"]):
-            raise ValueError(
-                "the fitted parameters are compliances of a stiffness model, not parameters of the machine"
-            )
-        bounds = []
-        for tied, scale in zip(saved["tied"], saved["scale"], strict=True):
-            check_choice(f"covariance: the scale of {tied[0]}", scale, ("log", "linear"))
-            first = data["parameters"][tied[0]]
-            bounds.append(Bound(tuple(tied), float(first["lower"]), float(first["upper"]), None, scale == "log"))
-        of_tests = [name for tied in saved["tied"] if _is_of_channel(tied) for name in tied]
-        every = free_parameters(model, bounds, of_tests)
-        width = scale_of_values(every)
-        covariance = checked_covariance(every, saved["matrix"]) / np.outer(width, width)  # null becomes NaN
-        at = data.get("linearize_at", "posture")
-        check_choice("linearize_at", at, ("posture", "equilibrium"))
-        errors = WithErrors.read(data.get("covariance_with_errors"), width)
-        return _of_machine(model, bounds, covariance, at, errors)
+        return _identified(model, data)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise InputError(f"{path}: not a result of an identification: {error}") from None
 
 
-def _of_machine(
-    model: Model, bounds: Sequence[Bound], covariance: np.ndarray, at: LinearizeAt, errors: WithErrors | None
-) -> Identified:
-    """The free parameters of the machine, without those of test channels, and its errors."""
+def _identified(model: Model, data: Table) -> Identified:
+    """The machine with the covariances in result.json, without parameters of test channels."""
+    saved, bounds = data["covariance"], []
+    if any(name.startswith("compliance.") for name in saved["names"]):
+        raise ValueError("the fitted parameters are compliances of a stiffness model, not parameters of the machine")
+    for tied, scale in zip(saved["tied"], saved["scale"], strict=True):
+        check_choice(f"covariance: the scale of {tied[0]}", scale, ("log", "linear"))
+        first = data["parameters"][tied[0]]
+        bounds.append(Bound(tuple(tied), float(first["lower"]), float(first["upper"]), None, scale == "log"))
+    of_tests = [name for tied in saved["tied"] if _is_of_channel(tied) for name in tied]
+    every = free_parameters(model, bounds, of_tests)
+    width = scale_of_values(every)
+    covariance = checked_covariance(every, saved["matrix"]) / np.outer(width, width)  # null becomes NaN
+    at = data.get("linearize_at", "posture")
+    check_choice("linearize_at", at, ("posture", "equilibrium"))
     kept = [i for i, bound in enumerate(bounds) if not _is_of_channel(bound.names)]
     free = free_parameters(model, [bounds[i] for i in kept])
     found = Identified(model, free, covariance[np.ix_(kept, kept)], at)
+    errors = WithErrors.read(data.get("covariance_with_errors"), width)
     if errors is None:
         return found
     known = {error.key: at for error, at in machine_errors(model, free, dict.fromkeys(model.frames, True))}
