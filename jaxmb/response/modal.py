@@ -216,17 +216,6 @@ def modes(tangent: Tangent) -> Modes:
     if tangent.fractional is not None:
         E, order = np.asarray(tangent.fractional.matrix), float(tangent.fractional.order)
         return modes_of(*fractional_modes(M, C, K.astype(complex), E, order), np.zeros(0))
-    if M.shape[0] > FEW:
-        root, shapes, proportional = (np.asarray(part) for part in _damped_modes(tangent))
-        if proportional:
-            oscillating = np.imag(root) > 0.0
-            order = np.argsort(np.abs(root[oscillating]), kind="stable")
-            first_root, real_shapes = np.real(root[~oscillating]), np.real(shapes[:, ~oscillating])
-            second_root = 1.0 / (
-                first_root * np.einsum("ni,nm,mi->i", real_shapes, M, real_shapes)
-            )  # s^2 mu + s c + 1 = 0 has two roots
-            real = np.sort(np.concatenate([first_root, second_root]))
-            return modes_of(root[oscillating][order], shapes[:, oscillating][:, order], real)
     values, shapes = first_order_modes(M, C, K)
     order = np.argsort(np.abs(values), kind="stable")
     size = REAL * np.abs(values)
@@ -243,11 +232,6 @@ def first_order_modes(
     """All 2n eigenvalues of lambda^2 M + lambda C + K and their shapes, in no particular order, on the host."""
     found = np.linalg.eig(state_matrix(M, C, K, np))
     return found.eigenvalues.astype(complex), found.eigenvectors[..., : M.shape[-1], :].astype(complex)
-
-
-@compiled
-def _damped_modes(tangent: Tangent) -> tuple[Array, Array, Array]:
-    return damped_modes(tangent.mass, tangent.damping, tangent.stiffness, tangent.structural)
 
 
 def check_mass_matrix(mass: np.ndarray, coordinates: Sequence[str] | None = None) -> None:
@@ -299,6 +283,7 @@ def oscillating_modes(
     return jax.lax.cond(proportional, lambda: _in_order(found, shapes), lambda: _coupled(tangent))
 
 
+@jax.custom_jvp
 def selected_modes(
     tangent: Tangent, eigenvalue: Complex[Array, "n"], shape: Complex[Array, "n n"], selected: Int[Array, "k"]
 ) -> tuple[Complex[Array, "k"], Complex[Array, "n k"]]:
@@ -313,17 +298,10 @@ def selected_modes(
         shape: of all modes.
         selected: numbers of the modes.
     """
-    if eigenvalue.size <= FEW:
-        return eigenvalue[selected], shape[:, selected]
-    return _selected_modes(tangent, eigenvalue, shape, selected)
-
-
-@jax.custom_jvp
-def _selected_modes(tangent: Tangent, eigenvalue: Array, shape: Array, selected: Array) -> tuple[Array, Array]:
     return eigenvalue[selected], shape[:, selected]
 
 
-@_selected_modes.defjvp
+@selected_modes.defjvp
 def _selected_modes_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
     """Without dampers lambda = s^2 are the eigenvalues of A = -M^-1 (K + j D) with eigenvectors V, and with
     P = V^-1 dA v_i d lambda_i = P_ii and dv_i = sum_j v_j P_ji / (lambda_i - lambda_j)."""
@@ -344,7 +322,7 @@ def _selected_modes_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> 
         return d_root[selected], d_shape[:, selected]
 
     changed = jax.lax.cond(jnp.any(tangent.damping != 0.0), with_dampers, without_dampers)
-    return _selected_modes(tangent, root, shape, selected), changed
+    return selected_modes(tangent, root, shape, selected), changed
 
 
 def _coupled(tangent: Tangent) -> tuple[Complex[Array, "n"], Complex[Array, "n n"], Bool[Array, "n"]]:
