@@ -5,6 +5,7 @@ import functools
 from collections.abc import Callable
 
 import numpy as np
+import scipy
 
 from jaxmb.measurement.modal.stabilization import SAME, auto_mac, damping_ratio
 from jaxmb.measurement.modal.varying import (
@@ -151,14 +152,11 @@ class VaryingSearch:
 
     def _beside(self, eigenvalue: complex) -> np.ndarray:
         """Mask of the modes close to a pole, directly or through other modes."""
-        place, width = np.abs(self.modes.eigenvalue), -2.0 * np.real(self.modes.eigenvalue)
-        inside, todo = np.zeros(place.size, bool), [(abs(eigenvalue), -2.0 * np.real(eigenvalue))]
-        while todo:
-            at, own = todo.pop()
-            new = (np.abs(place - at) < REACH * 0.5 * (width + own)) & ~inside
-            inside |= new
-            todo += list(zip(place[new], width[new], strict=True))
-        return inside
+        poles = np.append(self.modes.eigenvalue, eigenvalue)
+        place, width = np.abs(poles), -2.0 * np.real(poles)
+        close = np.abs(place[:, None] - place) < REACH * 0.5 * (width[:, None] + width)
+        group = scipy.sparse.csgraph.connected_components(close)[1]
+        return group[:-1] == group[-1]
 
     def _close(self, omega: np.ndarray, place: float, reach: float) -> np.ndarray:
         return np.abs(omega - place) < max(reach, 1.5 * self.spacing)
