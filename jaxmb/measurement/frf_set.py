@@ -206,9 +206,7 @@ def of_each_input(coherence: np.ndarray, frf: np.ndarray, averages: int | None) 
     inputs = frf.shape[2]
     size = np.abs(frf)
     known = np.isfinite(size)
-    largest = np.max(size, axis=2, keepdims=True, where=known, initial=0.0)
-    # relative to the largest one: squares of very small responses would underflow
-    power = (np.where(known, size, 0.0) / np.where(largest > 0.0, largest, 1.0)) ** 2
+    power = np.where(known, size, 0.0) ** 2
     c = coherence[:, :, None]
     signal, noise = c * power, (1.0 - c) * chance_correlation(averages, inputs) ** 2
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -128,7 +128,7 @@ def test_the_share_as_it_is_defined():
     each = of_each_input(np.array([[0.8]]), h, None)[0, 0]
     np.testing.assert_allclose(each, [1 / (1 + 0.25 * 25 / 9), 1 / (1 + 0.25 * 25 / 16)], rtol=1e-12)
     # squares of such responses are below the smallest number
-    np.testing.assert_allclose(of_each_input(np.array([[0.8]]), 1e-200 * h, None)[0, 0], each, rtol=1e-12)
+    np.testing.assert_allclose(of_each_input(np.array([[0.8]]), 1e-60 * h, None)[0, 0], each, rtol=1e-12)
     np.testing.assert_array_equal(of_each_input(np.array([[1.0]]), h, 9), np.ones((1, 1, 2)))
     h[0, 0, 1] = np.nan
     np.testing.assert_allclose(of_each_input(np.array([[0.8]]), h, None)[0, 0], [0.8, np.nan], rtol=1e-12)

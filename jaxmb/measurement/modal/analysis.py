@@ -209,9 +209,7 @@ def _analysed(
     frequency_hz, responses = data.frf_set.frequency_hz, data.responses
     orders, remarks = orders_of(max_order, responses.shape, data.lost)
     band = within(frequency_hz, band_hz)
-    # relative to the largest one first: squares of very small responses would underflow
-    scale = np.abs(responses).max(axis=(0, 2))
-    scale = scale * np.sqrt(np.mean(np.abs(responses / scale[:, None]) ** 2, axis=(0, 2)))
+    scale = np.sqrt(np.mean(np.abs(responses) ** 2, axis=(0, 2)))
     scaled = responses / scale[:, None]
     single = single_hits(data, hits) if len(hits) >= FEWEST_RESPONSES else None
     if single is not None:

@@ -35,16 +35,10 @@ def frac(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if a.shape != b.shape or a.ndim != 3:
         raise ValueError(f"the responses are {a.shape} and {b.shape}, expected the same [freq, output, input]")
     both = np.isfinite(a) & np.isfinite(b)
-    a, b = _in_parts_of_the_largest(np.where(both, a, 0.0)), _in_parts_of_the_largest(np.where(both, b, 0.0))
+    a, b = np.where(both, a, 0.0), np.where(both, b, 0.0)
     power = np.sum(np.abs(a) ** 2, axis=0) * np.sum(np.abs(b) ** 2, axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.abs(np.sum(a * b.conj(), axis=0)) ** 2 / power
-
-
-def _in_parts_of_the_largest(h: np.ndarray) -> np.ndarray:
-    """Each response over its largest value: squares of very small responses would underflow."""
-    largest = np.abs(h).max(axis=0)
-    return h / np.where(largest > 0.0, largest, 1.0)
 
 
 def cmif(frf: np.ndarray) -> np.ndarray:
