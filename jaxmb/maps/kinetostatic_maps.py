@@ -78,7 +78,8 @@ def find_zones(
 
 def largest_box(mask: np.ndarray) -> tuple[slice, ...]:
     """Slices of the largest all-True box, by number of points, of a mask with at least one True."""
-    return tuple(slice(low, high + 1) for low, high in _largest_box(mask)[1])
+    ranges = _largest_box(mask if mask.ndim > 1 else mask[None])[1]
+    return tuple(slice(low, high + 1) for low, high in ranges[-mask.ndim :])
 
 
 def _zone(mask: np.ndarray, values: np.ndarray, grid: tuple[np.ndarray, ...], higher_is_better: bool) -> Zone:
@@ -102,9 +103,6 @@ def _zone(mask: np.ndarray, values: np.ndarray, grid: tuple[np.ndarray, ...], hi
 
 def _largest_box(mask: np.ndarray) -> tuple[int, list[tuple[int, int]]]:
     """Number of points and index ranges of the largest box, by exhaustive search along the shortest axis."""
-    if mask.ndim == 1:
-        points, (_, run) = _largest_rectangle(mask[None])
-        return points, [run]
     if mask.ndim == 2:
         return _largest_rectangle(mask)
     axis = int(np.argmin(mask.shape))

@@ -89,7 +89,7 @@ REASONS = (
 REACHED = 1e-8
 """Distance from a pose below which it is reached, m or rad; Gauss-Newton converges to about 1e-14."""
 SAME = 1e-5
-"""Largest difference of coordinates of two postures that are the same solution."""
+"""Rounding of coordinates, rad or m, to which two postures are the same solution."""
 SOLVES, FOLLOWED = 512, 64
 """Solutions and paths per batch."""
 
@@ -234,18 +234,13 @@ def _best(follower: Follower, place: Mapping[str, float], poses: int, found: Seq
 
 
 def _distinct(follower: Follower, solutions: np.ndarray) -> np.ndarray:
-    """The distinct solutions up to whole turns and rounding, in the given order."""
+    """The solutions up to whole turns, each once but for rounding, in the given order."""
     index, revolute = follower.joints.index, follower.joints.revolute
     driven = solutions[:, index]
     middle = 0.5 * (follower.joints.low + follower.joints.high)
     near = np.where(revolute, middle + np.remainder(driven - middle + np.pi, 2.0 * np.pi) - np.pi, driven)
-    kept: list[int] = []
-    for i in range(len(near)):
-        difference = near[kept] - near[i]
-        difference = np.where(revolute, np.remainder(difference + np.pi, 2.0 * np.pi) - np.pi, difference)
-        if not np.any(np.all(np.abs(difference) < SAME, axis=1)):
-            kept.append(i)
-    found = solutions[kept].copy()
+    kept = np.sort(np.unique(np.round(near / SAME), axis=0, return_index=True)[1])
+    found = solutions[kept]
     found[:, index] = near[kept]
     return found
 
