@@ -127,11 +127,11 @@ class VaryingSearch:
         of_modes = sum(np.abs(mode.responses(self.s, self.power)) ** 2 for mode in each)
         self._variance = self.noise + error**2 * np.maximum(np.abs(self.frf) ** 2, of_modes)
 
-    def _std(self) -> np.ndarray | None:
-        """Median standard deviations of well-separated modes; None for fewer than two."""
+    def _std(self) -> np.ndarray:
+        """Median standard deviations of well-separated modes; prior ones for fewer than two."""
         eigenvalue = self.modes.eigenvalue
         alone = [k for k in range(eigenvalue.size) if self._beside(eigenvalue[k]).sum() == 1]
-        return np.median(self.modes.std[alone], axis=0) if len(alone) > 1 else None
+        return np.median(self.modes.std[alone], axis=0) if len(alone) > 1 else self.first_std
 
     def _around(self, modes: VaryingModes) -> np.ndarray:
         """Indices of the lines used to fit these modes."""
@@ -220,11 +220,10 @@ class VaryingSearch:
 
     def _at(self, line: int, damping: float) -> VaryingModes:
         """Initial mode at a line, with the dominant participation of the residual there."""
-        omega, known = self.omega[line], self._std()
+        omega = self.omega[line]
         residual = self.left[self._close(self.omega, omega, omega * damping)]
         row = np.linalg.svd(residual.reshape(-1, residual.shape[2]), full_matrices=False)[2][0]
-        std = self.first_std if known is None else known
-        return one_mode(omega * (-damping + 1j), row, std, residual.shape[1])
+        return one_mode(omega * (-damping + 1j), row, self._std(), residual.shape[1])
 
     def _add(self, line: int, alone: bool) -> bool:
         """Whether a mode was added at this line."""
@@ -259,23 +258,21 @@ class VaryingSearch:
         """Fit of one mode with its own standard deviations, unless these indicate several modes."""
         fit = fit_varying_poles(lines, first)
         if np.any(fit.modes.std > 0.5 * MOST_STD):
-            known = self._std()
-            first = dataclasses.replace(first, std=(self.first_std if known is None else known)[None])
+            first = dataclasses.replace(first, std=self._std()[None])
             fit = fit_varying_poles(lines, first, known=True)
         return fit
 
     def _grouped(self, modes: VaryingModes) -> VaryingModes:
         """Modes of a group with the standard deviations of separated modes: close modes do not determine theirs."""
-        known = self._std()
-        if known is None or modes.eigenvalue.size == 1:
+        if modes.eigenvalue.size == 1:
             return modes
-        return dataclasses.replace(modes, std=np.broadcast_to(known, modes.std.shape))
+        return dataclasses.replace(modes, std=np.broadcast_to(self._std(), modes.std.shape))
 
     def _add_to(self, inside: np.ndarray, line: int, single: VaryingModes) -> bool:
         """Whether a mode was added to the group at a line; it starts with its neighbour's damping or as `single`."""
-        place, group, known = self.omega[line], self._grouped(self.modes.part(inside)), self._std()
-        if known is not None:  # a pair fitted as one mode seems to vary more than the others
-            group = dataclasses.replace(group, std=np.minimum(group.std, FURTHER * known))
+        place, group = self.omega[line], self._grouped(self.modes.part(inside))
+        # a pair fitted as one mode seems to vary more than the others
+        group = dataclasses.replace(group, std=np.minimum(group.std, FURTHER * self._std()))
         near = int(np.argmin(np.abs(np.imag(group.eigenvalue) - place)))
         damping = float(damping_ratio(group.eigenvalue[near]))
         starts = [self._at(line, damping)]
