@@ -140,7 +140,8 @@ def _newton(parts: Parts, order: float, s: complex, v: np.ndarray, repeated: boo
         residual = -np.append(dynamic @ v, 0.0)
         # of modes of one frequency, the step of least size
         rank = 1e-10 if repeated else np.finfo(float).eps
-        step = np.asarray(lstsq(bordered, residual, cond=rank, lapack_driver="gelsy", check_finite=False)[0])
+        found: Any = lstsq(bordered, residual, cond=rank, lapack_driver="gelsy", check_finite=False)
+        step = found[0]
         v, s = v + step[:n], s + step[n]
         if not np.isfinite(s) or s == 0.0:
             break

@@ -171,9 +171,9 @@ def _orthonormal(
 ) -> Float[np.ndarray, "m k"]:
     """Columns orthonormalized in the mass matrix, without those that are linearly dependent up to rounding."""
     upper = cholesky(mass)
-    orthonormal, factor, _ = qr(upper @ columns, mode="economic", pivoting=True)
-    independent = np.abs(np.diagonal(factor)) > DEPENDENT * scale
-    return solve_triangular(upper, orthonormal[:, independent])
+    factored: Any = qr(upper @ columns, mode="economic", pivoting=True)
+    independent = np.abs(np.diagonal(factored[1])) > DEPENDENT * scale
+    return solve_triangular(upper, factored[0][:, independent])
 
 
 def reduced_tangent(tangent: Tangent, basis: Float[np.ndarray, "m r"]) -> Tangent:
