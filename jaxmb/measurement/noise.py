@@ -165,8 +165,8 @@ def _deviations(errors: Float[np.ndarray, "p f e"]) -> Float[np.ndarray, "p f e"
     padded = np.pad(errors, ((0, 0), (NEIGHBOURS, NEIGHBOURS), (0, 0)), constant_values=np.nan)
     window = sliding_window_view(padded, 2 * NEIGHBOURS + 1, axis=1)
     pairs = 0.5 * (window + window[..., ::-1])[..., :NEIGHBOURS]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # lines without neighbours, FRFs without lines
+    # of lines without neighbours, and FRFs without lines
+    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
         deviation = np.abs(errors - np.nanmedian(pairs, axis=-1))
         usual = np.nanmedian(deviation, axis=1, keepdims=True) / NormalDist().inv_cdf(0.75)
     return np.nan_to_num(deviation / np.where(usual > 0.0, usual, np.inf))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmb.io.files import LARGEST_ARRAY, read_arrays, reading, replaced
+from jaxmb.io.files import read_arrays, reading, replaced
 from jaxmb.io.validation import InputError, Table, check_distinct, check_known, listed, shown, typed_arguments
 from jaxmb.measurement.files.csv_table import read_csv, write_csv
 from jaxmb.measurement.files.matlab import Shapes, class_of, read_variables
@@ -75,7 +75,7 @@ def those_of_a_set(shapes: Shapes, fields: Callable[[str], Shapes]) -> tuple[str
         fields: shapes of the fields of a struct, by its name.
 
     Raises:
-        ValueError: there is no such struct or more than one, or an array is too large.
+        ValueError: there is no such struct, or more than one.
     """
     complete = set(NEEDED) <= set(shapes)
     structs = {} if complete else {name: fields(name) for name, (_, kind) in shapes.items() if kind == "struct"}
@@ -90,12 +90,7 @@ def those_of_a_set(shapes: Shapes, fields: Callable[[str], Shapes]) -> tuple[str
         )
     holder = holders[0] if holders else ""
     found = structs[holder] if holders else shapes
-    names = [name for name in ARRAY_NAMES if name in found]
-    for name in names:
-        size = int(np.prod([float(n) for n in found[name][0]]))
-        if size > LARGEST_ARRAY:
-            raise ValueError(f"variable '{name}' claims {size} entries, expected at most {LARGEST_ARRAY}")
-    return holder, names
+    return holder, [name for name in ARRAY_NAMES if name in found]
 
 
 def fields_of_matlab(variables: Mapping[str, object]) -> Table:

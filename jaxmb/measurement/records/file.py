@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxmb.io.files import LARGEST_ARRAY, find_description, is_number, library_names, read_arrays, read_toml, reading
+from jaxmb.io.files import find_description, is_number, library_names, read_arrays, read_toml, reading
 from jaxmb.io.validation import InputError, error_location, validated
 from jaxmb.measurement.files.frf_file import FRF_READERS, read_frf_and_remarks
 from jaxmb.measurement.files.matlab import Shapes, read_variables
@@ -109,8 +109,6 @@ def _chosen(variable: str | None, found: Mapping[str, tuple[int, ...]]) -> str:
     variable = records[0] if variable is None else variable
     if variable not in found:
         raise ValueError(f"has no array of numbers '{variable}', found {listed}")
-    if sizes[variable] > LARGEST_ARRAY:
-        raise ValueError(f"variable '{variable}' claims {found[variable]} numbers, expected at most {LARGEST_ARRAY}")
     return variable
 
 

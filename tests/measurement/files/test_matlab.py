@@ -226,7 +226,7 @@ def test_claims_beyond_memory_are_refused_before_anything_is_read(tmp_path):
     whole = path.read_bytes()
     at = whole.index(struct.pack("<iii", 4, 2, 3))
     path.write_bytes(whole[:at] + struct.pack("<iii", 2**30, 2**30, 2**30) + whole[at + 12 :])
-    assert f"variable 'frf' claims {2**90} entries, expected at most 50000000" in refusal(path)
+    assert f"variable 'frf' claims {2**90} entries of 448 bytes, expected at most 50000000" in refusal(path)
     path.write_bytes(whole[:at] + struct.pack("<iii", -4, 2, 3) + whole[at + 12 :])
     assert "a variable has the dimensions (-4, 2, 3), expected at least two, none below 0" in refusal(path)
     with h5py.File(path, "w") as file:
