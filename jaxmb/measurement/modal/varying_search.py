@@ -5,7 +5,6 @@ import functools
 from collections.abc import Callable
 
 import numpy as np
-import scipy
 
 from jaxmb.measurement.modal.stabilization import SAME, auto_mac, damping_ratio
 from jaxmb.measurement.modal.varying import (
@@ -152,10 +151,12 @@ class VaryingSearch:
 
     def _beside(self, eigenvalue: complex) -> np.ndarray:
         """Mask of the modes close to a pole, directly or through other modes."""
+        from scipy.sparse.csgraph import connected_components  # imported here: it takes 60 ms
+
         poles = np.append(self.modes.eigenvalue, eigenvalue)
         place, width = np.abs(poles), -2.0 * np.real(poles)
         close = np.abs(place[:, None] - place) < REACH * 0.5 * (width[:, None] + width)
-        group = scipy.sparse.csgraph.connected_components(close)[1]
+        group = connected_components(close)[1]
         return group[:-1] == group[-1]
 
     def _close(self, omega: np.ndarray, place: float, reach: float) -> np.ndarray:
