@@ -9,7 +9,7 @@ import functools
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,49 +19,36 @@ import jax.numpy as jnp
 import numpy as np
 from jax._src import distributed  # the key-value store of the processes has no public name
 from jax.experimental import multihost_utils
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+from jax.extend.core import Jaxpr, Literal
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxmb.io.validation import InputError
 
 POINTS_BYTES = 2**24
-"""Memory of one block of points on a CPU: enough work for several threads; XLA takes less than this estimate."""
+"""Memory of one block of points on a CPU: enough work for several threads; XLA takes less than this estimate. Blocks of
+a sixteenth of this size, with idle threads, took a third longer and a tenth less processor time."""
+FITS_BYTES = 0
+"""The same of fits, which are sequential on a CPU: they need different numbers of steps, and a block takes as long as
+if all of them needed the most."""
 TESTS_BYTES = 2**20
-"""Memory of one block of tests on a CPU: larger ones exceed the cache of a core."""
+"""The same of tests, over one more than the number of derivatives: larger ones exceed the cache of a core."""
 DEVICE_SHARE = 0.25
 """Share of the memory of other devices for one block, as the use by XLA is only estimated."""
 UNKNOWN_BYTES = 2**30
 """Memory of one block on a device of unknown memory."""
 
 
-def memory_of_points() -> int:
-    """Memory limit of the intermediate arrays of one block of candidates, bytes.
-
-    On a CPU blocks of a sixteenth of this size, with idle threads, took a third longer and a tenth less processor time.
-    """
-    return POINTS_BYTES if _on_cpu() else _of_device()
-
-
-def memory_of_fits() -> int:
-    """Memory limit of the intermediate arrays of one block of fits, bytes; 0 for sequential fits.
-
-    Fits need different numbers of steps, and on a CPU a block takes as long as if all its fits needed the most.
-    """
-    return 0 if _on_cpu() else _of_device()
-
-
-def memory_of_tests(derivatives: int) -> int:
-    """Memory limit of the intermediate arrays of one block of tests, bytes, with so many derivatives of each."""
-    return (TESTS_BYTES if _on_cpu() else _of_device()) // (1 + derivatives)
+def block_memory(on_cpu: int) -> int:
+    """Memory limit of the intermediate arrays of one block, bytes: the given one on a CPU, else a share of the
+    device's."""
+    if _on_cpu():
+        return on_cpu
+    limit = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
+    return UNKNOWN_BYTES if limit is None else int(DEVICE_SHARE * limit)
 
 
 def _on_cpu() -> bool:
     return jax.local_devices()[0].platform == "cpu"
-
-
-def _of_device() -> int:
-    limit = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
-    return UNKNOWN_BYTES if limit is None else int(DEVICE_SHARE * limit)
 
 
 def in_blocks(function: Callable[[Any], Any], points: Any, memory: int) -> Any:
@@ -108,32 +95,18 @@ def live_bytes(program: Jaxpr) -> int:
 
     XLA takes less where it fuses steps and more where it copies. Constants, shared by all points, are not counted.
     """
-    last = {var: k for k, equation in enumerate(program.eqns) for var in _variables(equation.invars)}
-    last |= dict.fromkeys(_variables(program.outvars), len(program.eqns))
+    used = [*(equation.invars for equation in program.eqns), program.outvars]
+    last = {var: k for k, found in enumerate(used) for var in found if not isinstance(var, Literal)}
     live: dict[Any, int] = {}
     peak = 0
     for k, equation in enumerate(program.eqns):
-        inside = max((live_bytes(inner) for inner in _programs(equation.params.values())), default=0)
+        parameters = (getattr(part, "jaxpr", part) for part in jax.tree.leaves(list(equation.params.values())))
+        inside = max((live_bytes(part) for part in parameters if isinstance(part, Jaxpr)), default=0)
         peak = max(peak, sum(live.values()) + inside)
         live |= {var: _bytes(var.aval) for var in equation.outvars}
         peak = max(peak, sum(live.values()))
         live = {var: size for var, size in live.items() if last.get(var, -1) > k}
     return peak
-
-
-def _variables(found: Any) -> list[Any]:
-    return [var for var in found if not isinstance(var, Literal)]
-
-
-def _programs(values: Any) -> Iterator[Jaxpr]:
-    """The programs among the parameters of an operation."""
-    for value in values:
-        if isinstance(value, ClosedJaxpr):
-            yield value.jaxpr
-        elif isinstance(value, Jaxpr):
-            yield value
-        elif isinstance(value, tuple | list):
-            yield from _programs(value)
 
 
 def _bytes(aval: Any) -> int:

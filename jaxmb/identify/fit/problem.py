@@ -18,12 +18,7 @@ from jaxmb.identify.estimation.identifiability import Jacobian, triangular_facto
 from jaxmb.identify.estimation.least_squares import Box, NormalEquations, normal_equations, residual_and_jacobian
 from jaxmb.identify.experiments.components import AffineView, own_names
 from jaxmb.identify.experiments.test import Test, without_name
-from jaxmb.identify.fit.devices import (
-    in_blocks,
-    memory_of_fits,
-    memory_of_tests,
-    sharded,
-)
+from jaxmb.identify.fit.devices import FITS_BYTES, TESTS_BYTES, block_memory, in_blocks, sharded
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.linalg.responses import FEW
 from jaxmb.machine.build import Model
@@ -155,7 +150,7 @@ class Problem(eqx.Module):
     @property
     def memory_of_fits(self) -> int:
         """Memory limit of one block of fits from several points, bytes (see `in_blocks`)."""
-        return 0 if self.one_by_one else memory_of_fits()
+        return 0 if self.one_by_one else block_memory(FITS_BYTES)
 
     @property
     def data_rows(self) -> int:
@@ -176,7 +171,7 @@ class Problem(eqx.Module):
         for stack in self.stacks:
             own, common = ((values[jnp.asarray(stack.members)],), ()) if values.ndim == 2 else ((), (values,))
             of_test = functools.partial(_residual_of, self.model, self.free)
-            residuals = self._map_tests(stack, of_test, memory_of_tests(self.free.size), common, own)
+            residuals = self._map_tests(stack, of_test, self.free.size, common, own)
             for k, part in zip(stack.members, residuals, strict=True):
                 parts[k] = part
         return parts
@@ -190,20 +185,20 @@ class Problem(eqx.Module):
             values = self.free.values
             return normal_equations(lambda x: _residual_of(self.model, self.free, test, entries, view, values(x)), u)
 
-        parts = [self._map_tests(stack, of_test, memory_of_tests(0), (u,)) for stack in self.stacks]
+        parts = [self._map_tests(stack, of_test, 0, (u,)) for stack in self.stacks]
         if self.prior is not None:
             parts.append(jax.tree.map(lambda x: x[None], normal_equations(self.prior_residual, u)))
         return jax.tree.map(lambda *x: sum(jnp.sum(part, axis=0) for part in x) * self.noise_unit**2, *parts)
 
     def _map_tests(
-        self, stack: StackedTests, of_test: Callable[..., Any], memory: int, common: Any, own: Any = ()
+        self, stack: StackedTests, of_test: Callable[..., Any], derivatives: int, common: Any, own: Any = ()
     ) -> Any:
         """Values of a function for all tests of a form, stacked along the first axis; one program.
 
         Args:
             stack: the tests.
             of_test: function of a test, its entries, its view, its own arrays and the common arrays.
-            memory: see `in_blocks`.
+            derivatives: number of derivatives of the function, which take memory.
             common: arrays common to all tests.
             own: arrays with the tests along the first axis.
         """
@@ -212,7 +207,8 @@ class Problem(eqx.Module):
             return jax.tree.map(lambda y: y[None], of_test(*tests[:3], *(x[0] for x in own), *common))
 
         def values(tests: Any, *common: Any) -> Any:
-            return in_blocks(lambda test: of_test(*test, *common), tests, 0 if self.one_by_one else memory)
+            memory = 0 if self.one_by_one else block_memory(TESTS_BYTES) // (1 + derivatives)
+            return in_blocks(lambda test: of_test(*test, *common), tests, memory)
 
         return sharded(values, tests, *common) if self.tests_sharded else values(tests, *common)
 

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int
 
 from jaxmb.compiled import compiled, compiled_partial
 from jaxmb.identify.estimation.least_squares import Box
-from jaxmb.identify.fit.devices import in_blocks, memory_of_points, replicated, sharded
+from jaxmb.identify.fit.devices import POINTS_BYTES, block_memory, in_blocks, replicated, sharded
 from jaxmb.identify.fit.problem import Problem, with_tests_sharded
 from jaxmb.identify.fit.state import NOT_FINITE, STEPS_AT_ONCE, Progress
 from jaxmb.io.validation import known_name
@@ -202,7 +202,7 @@ def population_objectives(problem: Problem, population: Float[Array, "p d"]) -> 
     """Objective of each candidate of a population, in blocks limited by memory, on all devices."""
 
     def objectives(some: Array, problem: Problem) -> Array:
-        return in_blocks(problem.objective, some, 0 if problem.one_by_one else memory_of_points())
+        return in_blocks(problem.objective, some, 0 if problem.one_by_one else block_memory(POINTS_BYTES))
 
     return objectives(population, problem) if problem.tests_sharded else sharded(objectives, population, problem)
 

@@ -60,5 +60,5 @@ def test_a_population_as_on_a_device_with_memory(tmp_path, monkeypatch):
     alone = np.asarray(population_objectives(problem, population))
     np.testing.assert_allclose(alone, [float(problem.objective(u)) for u in population], rtol=1e-12)
     monkeypatch.setattr(blocks, "_on_cpu", lambda: False)
-    together = jax.jit(lambda x: in_blocks(problem.objective, x, blocks.memory_of_points()))(population)
+    together = jax.jit(lambda x: in_blocks(problem.objective, x, blocks.block_memory(blocks.POINTS_BYTES)))(population)
     np.testing.assert_allclose(together, alone, rtol=1e-12)
