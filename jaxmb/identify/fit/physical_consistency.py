@@ -203,13 +203,6 @@ class _Problem:
         return float(np.sum((self.right - self.rows @ (x - self.start)) ** 2))
 
 
-class _Constrained(NamedTuple):
-    """Masks of the lower and upper bounds that are constraints of the search; it never reached the others."""
-
-    lower: Bool[np.ndarray, "d"]
-    upper: Bool[np.ndarray, "d"]
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Centred:
     """Coordinates w with y = centre + basis w; w = 0 is the best fit closest to the start.
@@ -272,9 +265,10 @@ def _scales(found: Bodies, rows: np.ndarray) -> np.ndarray:
 
 
 def _centred(
-    problem: _Problem, start: np.ndarray, fixed: np.ndarray, constrained: _Constrained | None = None
+    problem: _Problem, start: np.ndarray, fixed: np.ndarray, constrained: Bool[np.ndarray, "2 d"] | None = None
 ) -> _Centred:
-    """Coordinates w about the best fit, with some values fixed."""
+    """Coordinates w about the best fit, with some values fixed; lower and upper bounds that are constraints, by default
+    those of the fixed values."""
     d, k = start.size, problem.scale.size
     moving = np.flatnonzero(~fixed)
     rows, right = problem.rows[:, moving], problem.right - problem.rows @ (start - problem.start)
@@ -290,12 +284,12 @@ def _centred(
     own = np.zeros(along.shape[1])
     own[: svd.rank] = -best
     centre = np.concatenate([start, np.zeros(k - d)]) - basis @ own
-    cone = _cone(problem, centre, basis, constrained or _Constrained(fixed, fixed))
+    cone = _cone(problem, centre, basis, np.stack([fixed, fixed]) if constrained is None else constrained)
     return _Centred(centre, basis, np.linalg.norm(along, axis=0), own, svd.rank, cone)
 
 
-def _cone(problem: _Problem, centre: np.ndarray, basis: np.ndarray, constrained: _Constrained) -> Cone:
-    """Pseudo-inertias in sizes of their bodies less the margin, and bounds, affine in w."""
+def _cone(problem: _Problem, centre: np.ndarray, basis: np.ndarray, constrained: Bool[np.ndarray, "2 d"]) -> Cone:
+    """Pseudo-inertias in sizes of their bodies less the margin, and lower and upper bounds, affine in w."""
     found = problem.bodies
     root = 1.0 / np.sqrt(found.size)
     unit = root[:, :, None] * root[:, None, :]
@@ -310,7 +304,7 @@ def _cone(problem: _Problem, centre: np.ndarray, basis: np.ndarray, constrained:
         if len(face) < 4:
             base[b], slope[:, b] = _on_face(base[b], face, 1.0), _on_face(slope[:, b], face, 0.0)
             sizes[b] = _on_face(np.eye(4), face, 0.0)
-    for mask, bounds, side in ((constrained.lower, problem.lower, 1.0), (constrained.upper, problem.upper, -1.0)):
+    for mask, bounds, side in zip(constrained, (problem.lower, problem.upper), (1.0, -1.0), strict=True):
         i = np.flatnonzero(mask)
         bound, bound_slope = np.tile(np.eye(4), (i.size, 1, 1)), np.zeros((basis.shape[1], i.size, 4, 4))
         bound[:, 0, 0] = side * (centre[i] - bounds[i]) / problem.scale[i]
@@ -334,17 +328,19 @@ def _consistent_solution(problem: _Problem, best: np.ndarray) -> ConsistentSolut
     lower, upper = problem.lower, problem.upper
     sized = problem.bodies.scale[: best.size] > 0.0
     # Consistent bodies already have masses above 0, but not above a larger bound.
-    constrained = _Constrained((lower >= 0.0) & (~sized | (lower > 0.0)), np.zeros(best.size, bool))
+    constrained = np.stack([(lower >= 0.0) & (~sized | (lower > 0.0)), np.zeros(best.size, bool)])
     while True:
         found = _constrained_solution(problem, best, constrained)
-        beyond = _Constrained(found.x < lower, found.x > upper)
-        if not found.exists or not (beyond.lower.any() or beyond.upper.any()):
+        beyond = np.stack([found.x < lower, found.x > upper])
+        if not (found.exists and beyond.any()):
             return found
         # The problem is convex: bounds that the solution satisfies by itself need no constraint.
-        constrained = _Constrained(constrained.lower | beyond.lower, constrained.upper | beyond.upper)
+        constrained = constrained | beyond
 
 
-def _constrained_solution(problem: _Problem, best: np.ndarray, constrained: _Constrained) -> ConsistentSolution:
+def _constrained_solution(
+    problem: _Problem, best: np.ndarray, constrained: Bool[np.ndarray, "2 d"]
+) -> ConsistentSolution:
     d = problem.start.size
     about = _centred(problem, problem.start, np.zeros(d, bool), constrained)
     start, matrices = _interior_point(about)
@@ -360,9 +356,9 @@ def _constrained_solution(problem: _Problem, best: np.ndarray, constrained: _Con
     return ConsistentSolution(x, added, rise, _active(problem, about.cone.matrices(w)), True, about.rank)
 
 
-def _excluding(problem: _Problem, constrained: _Constrained, matrices: np.ndarray) -> tuple[int, ...]:
+def _excluding(problem: _Problem, constrained: Bool[np.ndarray, "2 d"], matrices: np.ndarray) -> tuple[int, ...]:
     """Values whose bounds exclude all consistent solutions; none where there are none without bounds either."""
-    which = np.concatenate([np.flatnonzero(constrained.lower), np.flatnonzero(constrained.upper)])
+    which = np.nonzero(constrained)[1]
     unbounded = _centred(problem, problem.start, np.zeros(problem.start.size, bool))
     if not which.size or _interior_point(unbounded)[0] is None:
         return ()
@@ -370,14 +366,13 @@ def _excluding(problem: _Problem, constrained: _Constrained, matrices: np.ndarra
     return tuple(sorted(set(which[slack <= slack.min() / ACTIVE].tolist())))
 
 
-def _on_bounds(problem: _Problem, constrained: _Constrained, y: np.ndarray) -> np.ndarray:
+def _on_bounds(problem: _Problem, constrained: Bool[np.ndarray, "2 d"], y: np.ndarray) -> np.ndarray:
     """Values with those close to a bound set to it, as the search ends in the interior."""
     d = problem.start.size
     near = 1e-6 * problem.scale[:d]
-    found = y.copy()
-    found[:d] = np.where(constrained.lower & (y[:d] - problem.lower < near), problem.lower, found[:d])
-    found[:d] = np.where(constrained.upper & (problem.upper - y[:d] < near), problem.upper, found[:d])
-    return found
+    x = np.where(constrained[0] & (y[:d] - problem.lower < near), problem.lower, y[:d])
+    x = np.where(constrained[1] & (problem.upper - y[:d] < near), problem.upper, x)
+    return np.append(x, y[d:])
 
 
 def _restored(problem: _Problem, y: np.ndarray) -> np.ndarray:
