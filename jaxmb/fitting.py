@@ -5,8 +5,7 @@ returns the residual and Jacobian for standard deviations.
 """
 
 from jaxmb.identify.experiments.components import Equations as Equations
-from jaxmb.identify.experiments.frf.channels import predict_frf as predict_frf
-from jaxmb.identify.experiments.frf.frf_test import FrfTest as FrfTest
+from jaxmb.identify.experiments.frf.frf_test import FrfTest as FrfTest, predict_frf as predict_frf
 from jaxmb.identify.experiments.modes_test import (
     ModesTest as ModesTest,
     predict_modes as predict_modes,

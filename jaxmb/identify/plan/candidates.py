@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.components import Probe
-from jaxmb.identify.experiments.frf.channels import predict_frf
+from jaxmb.identify.experiments.frf.frf_test import predict_frf
 from jaxmb.identify.experiments.frf.weights import SMALLEST_RATIO
 from jaxmb.identify.experiments.motion_view import MotionView, motion_view, view_slope
 from jaxmb.identify.experiments.test import Test

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxmb.identify.estimation.least_squares import normal_equations
-from jaxmb.identify.experiments.frf.channels import Channels, varying_matrices
+from jaxmb.identify.experiments.frf.frf_test import Channels, varying_matrices
 from jaxmb.machine.schema import Machine
 from jaxmb.response.frf import Sensor
 from tests.identify.arm import FREE, frf, study_of

@@ -9,7 +9,7 @@ import tomli_w
 
 import jaxmb
 from jaxmb.identify.assess.remarks import data_remarks
-from jaxmb.identify.experiments.frf.channels import predict_frf
+from jaxmb.identify.experiments.frf.frf_test import predict_frf
 from jaxmb.identify.experiments.frf.noise import leak_std
 from jaxmb.identify.experiments.motion_view import motion_view
 from jaxmb.identify.study.format.study_format import StudyFile

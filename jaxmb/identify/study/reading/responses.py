@@ -10,8 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxmb.identify.experiments.frf.channels import predict_frf
-from jaxmb.identify.experiments.frf.frf_test import FrfSource
+from jaxmb.identify.experiments.frf.frf_test import FrfSource, predict_frf
 from jaxmb.identify.experiments.motion_view import MotionView, check_motion, motion_view
 from jaxmb.identify.experiments.test import Truth
 from jaxmb.identify.study.context import ReadingContext, simulated_machine
