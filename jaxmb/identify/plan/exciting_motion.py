@@ -68,12 +68,11 @@ def improved(objective: MotionObjective, series: Series, fine: Series, choice: n
     """The motion of an optimization vector after quasi-Newton steps, scaled to its limits.
 
     Raises:
-        ValueError: a loop cannot be closed along the initial motion.
+        ValueError: a loop cannot be closed along the motion, nor along any that was tried.
 
     Source: Byrd et al. 1995, L-BFGS-B.
     """
     shape = choice.shape
-    value(objective, series, choice.ravel(), shape, refuse=False)
     if steps:
         choice = scipy.optimize.minimize(
             lambda x: value(objective, series, x, shape), choice.ravel(), jac=True, method="L-BFGS-B",
@@ -85,7 +84,7 @@ def improved(objective: MotionObjective, series: Series, fine: Series, choice: n
 
 
 def value(
-    objective: MotionObjective, series: Series, flat: np.ndarray, shape: tuple[int, ...], refuse: bool = True
+    objective: MotionObjective, series: Series, flat: np.ndarray, shape: tuple[int, ...]
 ) -> tuple[float, np.ndarray]:
     """Criterion and gradient; `REFUSED` for a motion along which a loop cannot be closed."""
     choice = jax.device_put(flat.reshape(shape))
@@ -93,8 +92,6 @@ def value(
     try:
         q = closed_from(objective.model, z, np.asarray(objective.model.reference))
     except ValueError:
-        if not refuse:
-            raise
         return REFUSED, np.zeros(flat.size)
     found, slope = value_and_slope(objective, series, choice, jax.device_put(q), jax.device_put(z))
     if not np.isfinite(found):
