@@ -268,13 +268,9 @@ def true_case(model: Model, case: LoadCase, errors: Float[np.ndarray, "k"]) -> L
     wrench = case.wrench * (1.0 + errors[0] / size)
     force, moment = wrench[:3], wrench[3:]
     turn, offset = errors[1:4], errors[4:7]
-    if turn.any():
-        turned = scipy.spatial.transform.Rotation.from_rotvec(turn).apply(force)
-        moment = moment + np.cross(np.cross(force, moment) / (force @ force), turned - force)
-        force = turned
-    if offset.any():
-        moment = moment + np.cross(offset, force)
-    return dataclasses.replace(case, q=q, wrench=np.concatenate([force, moment]))
+    turned = scipy.spatial.transform.Rotation.from_rotvec(turn).apply(force)
+    moment = moment + np.cross(np.cross(force, moment) / (force @ force), turned - force) + np.cross(offset, turned)
+    return dataclasses.replace(case, q=q, wrench=np.concatenate([turned, moment]))
 
 
 def displaced_posture(model: Model, q: Float[np.ndarray, "n"], error: Float[np.ndarray, "n"]) -> np.ndarray:

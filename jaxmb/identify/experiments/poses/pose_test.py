@@ -39,7 +39,7 @@ from jaxmb.machine.families import DISTANCE_OFFSET, STATION
 from jaxmb.measurement.noise import correlation_length
 from jaxmb.mechanics.kinematics import ELASTIC_AXES, frame_pose, whole
 from jaxmb.response.static import frame_poses_under_weight
-from jaxmb.spatial import rotation_by, rotation_vector, skew
+from jaxmb.spatial import rotation_by, rotation_vector, skew, transform
 
 REACH_M, REACH_RAD = 0.25, 0.25
 """Bounds of a station's pose on either side of its initial value."""
@@ -286,7 +286,7 @@ class PoseTest(Test[PoseView]):
         """Poses of all points at all rows in the device's frame."""
         if not self.stations:
             return view.poses
-        device = jax.vmap(_pose_matrix)(self.pose)
+        device = jax.vmap(lambda vector: transform(rotation_by(vector[3:]), vector[:3]))(self.pose)
         turned = jnp.swapaxes(device[:, :3, :3], 1, 2)[self.station]
         position = view.poses[..., :3, 3] - device[self.station, None, :3, 3]
         rotation = turned[:, None] @ view.poses[..., :3, :3]
@@ -395,10 +395,6 @@ class PoseTest(Test[PoseView]):
 
 LEVELS = ("mm of a position", "mrad of a rotation", "mrad of an inclination", "mm of a distance")
 """Units and quantities of `PoseTest.deviation`, in thousandths."""
-
-
-def _pose_matrix(vector: Float[Array, "6"]) -> Float[Array, "4 4"]:
-    return jnp.eye(4).at[:3, :3].set(rotation_by(vector[3:])).at[:3, 3].set(vector[:3])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

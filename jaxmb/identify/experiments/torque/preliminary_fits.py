@@ -449,8 +449,6 @@ def friction_terms(
 def _fewer(rows: EffortRows) -> EffortRows:
     """At most `MOST_ROWS` of the rows, evenly decimated; of each sample all coordinates."""
     step = -(-len(rows.effort) // MOST_ROWS)
-    if step <= 1:
-        return rows
     some, samples = np.isin(rows.time_s, np.unique(rows.time_s)[::step]), rows.all_samples
     return rows._replace(
         regressor=rows.regressor[some],

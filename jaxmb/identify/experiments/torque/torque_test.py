@@ -294,15 +294,14 @@ class TorqueSource(Source):
             if not most > 0.0 or not level > 0.0:
                 continue
             unit, length = ("N m", "rad") if self.revolute[i] else ("N", "m")
-            terms = [
+            speeds = 2.0 ** (math.ceil(math.log2(SLOWEST * most)) + np.arange(STRIBECK))
+            for kind, of, shape in (
                 ("Coulomb friction", unit, np.sign(speed)),
                 ("offset of the torque", unit, np.where(own, 1.0, 0.0)),
-            ]
-            terms += [("viscous friction", f"{unit} s/{length}", speed)]
-            terms += [("cubic friction", f"{unit} s^3/{length}^3", speed**3)]
-            for v in 2.0 ** (math.ceil(math.log2(SLOWEST * most)) + np.arange(STRIBECK)):
-                terms += [(f"Stribeck friction below {v:.3g} {length}/s", unit, stribeck(speed, v))]
-            for kind, of, shape in terms:
+                ("viscous friction", f"{unit} s/{length}", speed),
+                ("cubic friction", f"{unit} s^3/{length}^3", speed**3),
+                *((f"Stribeck friction below {v:.3g} {length}/s", unit, stribeck(speed, v)) for v in speeds),
+            ):
                 key, size = f"friction of {name}: {kind}", 0.1 * level / float(np.abs(shape).max())
                 yield error_with_text(key, _friction_text, kind, name, of, size=size), shape
 
