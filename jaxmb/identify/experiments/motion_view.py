@@ -275,10 +275,8 @@ class AffineMotion(eqx.Module):
 
     def stackable(self, others: "Sequence[AffineMotion]") -> "AffineMotion":
         """The same with the joint support of all views, and without slopes that are 0 in all of them."""
-        supports = [view.base.support for view in (self, *others)]
-        support: Support | None = None
-        if all(entries is not None for entries in supports):
-            support = tuple(sorted({entry for entries in supports for entry in entries or ()}))
+        known = [view.base.support for view in (self, *others) if view.base.support is not None]
+        support = tuple(sorted(set[tuple[int, int]]().union(*known))) if len(known) > len(others) else None
         tangents = [view.slope.tangent for view in (self, *others)]
         unused = {
             field.name: None
@@ -333,26 +331,21 @@ def affine_motion(
         columns.append(
             dataclasses.replace(slope, tangent=_without_rounding(slope.tangent, upper_view.tangent, upper_step))
         )
-    bilinear: dict[tuple[int, int], np.ndarray] = {}
-    for i, j in itertools.product(losses, others):
+    products = np.zeros((len(losses), size, *base.tangent.mass.shape))
+    for (k, i), j in itertools.product(enumerate(losses), others):
         together = np.asarray(next(views).tangent.structural) - np.asarray(base.tangent.structural)
         alone = step[i] * columns[i].tangent.structural + step[j] * columns[j].tangent.structural
-        bilinear[i, j] = (together - alone) / (step[i] * step[j])
+        products[k, j] = (together - alone) / (step[i] * step[j])
     basis = reducing_basis(base, columns, free, highest_hz)
     if basis is not None:
         base, columns = reduced_view(base, basis), [reduced_view(column, basis) for column in columns]
-        bilinear = {key: basis.T @ part @ basis for key, part in bilinear.items()}
+        products = basis.T @ products @ basis
     slope = jax.tree.map(lambda *c: jax.device_put(np.stack(c, axis=-1)), *columns)
     parts = [np.abs(np.asarray(part)).sum(axis=-1) for part in jax.tree.leaves(slope.tangent) if part.ndim == 3]
-    bilinear_slope = None
-    if bilinear:
-        zero = np.zeros(base.tangent.mass.shape)
-        rows = [np.stack([bilinear.get((i, j), zero) for j in range(size)], axis=-1) for i in losses]
-        bilinear_slope = jax.device_put(np.stack(rows, axis=2))
-        parts.append(np.abs(np.asarray(bilinear_slope)).sum(axis=(2, 3)))
-    entries = np.argwhere(np.sum(parts, axis=0))
+    entries = np.argwhere(np.sum([*parts, np.abs(products).sum(axis=(0, 1))], axis=0))
     support = None if len(entries) > MOST_ENTRIES else tuple((int(i), int(j)) for i, j in entries)
-    return AffineMotion(dataclasses.replace(base, support=support), slope, losses, bilinear_slope)
+    bilinear = jax.device_put(np.moveaxis(products, (0, 1), (2, 3))) if losses and others else None
+    return AffineMotion(dataclasses.replace(base, support=support), slope, losses, bilinear)
 
 
 def _weightless_views(
