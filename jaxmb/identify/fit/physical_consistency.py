@@ -92,19 +92,16 @@ def bodies(model: Model, free: FreeParameters, idle: Collection[str]) -> Bodies 
     rows = [model.masses.index(name) for name in names]
     mass = np.array([masses[i] or SMALLEST_PART * heaviest for i in rows])
     length = np.array([lengths[i] or SMALLEST_PART * longest for i in rows])
-    base, slope = np.zeros((len(names), 4, 4)), np.zeros((free.size + len(added), len(names), 4, 4))
-    scale = np.zeros(free.size + len(added))
+    entries = (*free.tied, *((name,) for name in added))
+    base, slope = np.zeros((len(names), 4, 4)), np.zeros((len(entries), len(names), 4, 4))
+    scale = np.zeros(len(entries))
     for b, numbers in enumerate(ten):
         matrix, constant = affine_map(model, free, numbers)
+        is_own = np.array([[number in each for each in entries] for number in numbers])
         base[b] = pseudo_inertia(constant)
-        slope[: free.size, b] = pseudo_inertia(matrix.T)
+        slope[:, b] = pseudo_inertia(np.hstack([matrix, is_own[:, free.size :]]).T)
         powers = np.array([mass[b], *[mass[b] * length[b]] * 3, *[mass[b] * length[b] ** 2] * 6])
-        for k, number in enumerate(numbers):
-            own = [i for i, tied in enumerate(free.tied) if number in tied]
-            if number in added:
-                own = [free.size + added.index(number)]
-                slope[own[0], b] = pseudo_inertia(np.eye(10)[k])
-            scale[own] = np.maximum(scale[own], powers[k])
+        scale = np.maximum(scale, np.max(powers[:, None] * is_own, axis=0))
     return Bodies(names, base, slope, np.stack([mass * length**2] * 3 + [mass], axis=1), scale, added)
 
 
