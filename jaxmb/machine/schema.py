@@ -443,10 +443,9 @@ class Machine(Part):
             raise ValueError(
                 "the machine has loops or couplings and virtual springs, expected one of them: write links as [[beam]]"
             )
-        for name in prismatic:
-            check_travel(f"posture: {name}", self.posture.get(name, 0.0))
-        for name in {c.name for body in self.body for c in body.joint} - {*prismatic}:
-            check_turns(f"posture: {name}", self.posture.get(name, 0.0))
+        for coordinate in (c for body in self.body for c in body.joint):
+            check = check_travel if coordinate.type == "prismatic" else check_turns
+            check(f"posture: {coordinate.name}", self.posture.get(coordinate.name, 0.0))
         if max(map(abs, self.gravity)) > LARGEST_GRAVITY:
             raise ValueError(
                 f"gravity is {list(self.gravity)}, expected at most {LARGEST_GRAVITY:g} m/s^2, is it in mm/s^2?"
