@@ -195,11 +195,6 @@ class LinearForm(Component[T]):
     accepts_prior: ClassVar[bool] = False
     """Whether the linear step accepts a prior on values on a linear scale, as rows appended to those of the test."""
 
-    @property
-    def robust(self) -> bool:
-        """Whether outliers are down-weighted by the size of their residual."""
-        return False
-
     @abc.abstractmethod
     def reciprocal(self, model: Model, free: FreeParameters) -> Float[np.ndarray, "d"] | None:
         """For each free value: 0 where the prediction is linear in it, 1 where it is linear in its reciprocal, NaN
@@ -405,8 +400,8 @@ def own_names(test: "Test[Any]") -> tuple[str, ...]:
 
 
 def is_robust(test: "Test[Any]") -> bool:
-    """Whether the linear step of a test down-weights outliers."""
-    return test.linear is not None and test.linear.robust
+    """Whether the linear step of a test down-weights outliers by the size of their residual."""
+    return getattr(test, "is_robust", False)
 
 
 def accepts_prior(test: "Test[Any]") -> bool:

@@ -431,11 +431,6 @@ class DeflectionEvaluation(Evaluation["DeflectionTest"]):
 class DeflectionEquations(LinearForm["DeflectionTest"]):
     """Displacements as linear equations in compliances."""
 
-    @property
-    def robust(self) -> bool:
-        """Whether outliers are down-weighted."""
-        return self.test.is_robust
-
     def reciprocal(self, model: Model, free: FreeParameters) -> Float[np.ndarray, "d"] | None:
         """Displacements are linear in compliances, the reciprocals of stiffnesses and of moduli of beams. None with
         free geometry, springs between frames, loops, guides, compliance at motors (which gears transmit) or gravity

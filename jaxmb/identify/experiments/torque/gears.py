@@ -56,10 +56,9 @@ class Gears(NamedTuple):
 
 def brakes_released(model: Model) -> Model:
     """The machine with the motor shafts unlocked, except those of locked joints."""
-    locked = list(model.locked)
-    for joint, shaft in model.motors:
-        locked[shaft] = model.locked[joint]
-    return dataclasses.replace(model, locked=tuple(locked))
+    joint_of = {shaft: joint for joint, shaft in model.motors}
+    locked = tuple(model.locked[joint_of.get(i, i)] for i in range(len(model.locked)))
+    return dataclasses.replace(model, locked=locked)
 
 
 def without_masses(model: Model, names: Container[str]) -> Model:

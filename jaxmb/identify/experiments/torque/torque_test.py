@@ -60,11 +60,6 @@ class TorqueEquations(LinearForm["TorqueTest"]):
 
     accepts_prior = True
 
-    @property
-    def robust(self) -> bool:
-        """Whether outliers are down-weighted."""
-        return self.test.is_robust
-
     def reciprocal(self, model: Model, free: FreeParameters) -> Float[np.ndarray, "d"] | None:
         """Zeros: efforts are linear in each value; NaN for values without effect on them.
 
