@@ -241,10 +241,9 @@ def _tree(links: dict[str, _Element], joints: dict[str, _Element]) -> dict[str, 
             raise ValueError(
                 f"{joint.label}: found type={shown(kind)}, expected one of: {', '.join(COORDINATE_OF_JOINT)}"
             )
-        ends = {}
-        for end in ("parent", "child"):
-            ends[end] = joint.only(end).attribute("link")
-            check_known(f"{joint.label}: {end} link", [ends[end]], links)
+        ends = {end: joint.only(end).attribute("link") for end in ("parent", "child")}
+        for end, link in ends.items():
+            check_known(f"{joint.label}: {end} link", [link], links)
         child = ends["child"]
         if child in parent_joint:
             raise ValueError(

@@ -144,14 +144,12 @@ def load_state(path: Path, digest: str, stages: Sequence[Stage], settings: FitSe
         data = read_arrays(path)
     except InputError as error:
         raise InputError(f"{path}: not a saved state of a fit: {str(error).removeprefix(f'{path}: ')}") from None
+    if "mark" in data and str(data["mark"]) != digest:
+        raise InputError(f"{path}: the saved state is of another study, setting or seed; start without resuming")
     try:
-        if str(data["mark"]) != digest:
-            raise InputError(f"{path}: the saved state is of another study, setting or seed; start without resuming")
         fit = Fit(**{field.name: _field(field, data) for field in dataclasses.fields(Fit)})
         fit.history = [(int(n), float(c)) for n, c in fit.history]
         return fit, _stage_state(data, stages[fit.stage], settings, size)
-    except InputError:
-        raise
     except (ValueError, TypeError, KeyError, IndexError) as error:
         raise InputError(f"{path}: not a saved state of a fit: {error}") from None
 

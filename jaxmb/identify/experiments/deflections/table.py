@@ -189,10 +189,9 @@ def _columns(model: Model, headings: list[str]) -> dict[str, tuple[int, float]]:
         if name in found:
             raise ValueError(f"column '{name}' appears twice, expected it once")
         found[name] = (index, units[unit])
-    for name in ("test", WRENCH, MOTION):
-        if not any(_quantity(model, part) in found for part in ((name,) if isinstance(name, str) else name)):
-            missing = name if isinstance(name, str) else " ".join(name)
-            raise ValueError(f"there is no column of {missing}, expected at least one")
+    for names in (("test",), WRENCH, MOTION):
+        if not any(_quantity(model, name) in found for name in names):
+            raise ValueError(f"there is no column of {' '.join(names)}, expected at least one")
     return found
 
 
