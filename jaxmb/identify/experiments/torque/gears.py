@@ -352,9 +352,8 @@ def _tangents(
     carried = without_masses(frictionless(model), {names[i].split(".")[1] for i in absent})
     gearless = dataclasses.replace(carried, stiffness=jnp.where(gears, 0.0, model.stiffness))
     found = in_batches(functools.partial(_tangent_block, gearless), BLOCK, z, zd, zdd)
-    damping = np.asarray(model.damping)
-    for _, shaft in model.motors:
-        found[1][:, shaft, shaft] += damping[shaft]
+    shafts = [shaft for _, shaft in model.motors]
+    found[1][:, shafts, shafts] += np.asarray(model.damping)[shafts]
     return found
 
 

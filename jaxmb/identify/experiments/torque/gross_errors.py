@@ -119,10 +119,8 @@ def _single_number(
     residual = svd.beside(residual)
     free = (1.0 - np.sum(svd.range(residual.size) ** 2, axis=1)) / lengths
     best, text, joint = EXPLAINS, "", None
-    variation = np.ones(effort.size)
     joints = [np.flatnonzero(coordinate == i) for i in range(len(names))]
-    for own in joints:
-        variation[own] = np.std(effort[own]) or np.inf
+    variation = np.array([np.std(effort[own]) or np.inf for own in joints])[coordinate]
     columns: list[tuple[int | None, float, np.ndarray]] = [
         (i, 0.0, np.where(coordinate == i, predicted, 0.0)) for i in range(len(names))
     ]

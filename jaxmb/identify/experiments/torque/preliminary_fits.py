@@ -254,6 +254,11 @@ class FrictionTerm(NamedTuple):
     temperature: float | None = None
     """Mean recorded temperature, the reference of the damping slope."""
 
+    @property
+    def name(self) -> tuple[str, str]:
+        """Coordinate and kind."""
+        return self.coordinate, self.kind
+
 
 class FrictionChoice(NamedTuple):
     """Selected friction terms, and the machine fitted with them."""
@@ -365,18 +370,6 @@ SPEEDS = np.geomspace(0.02, 0.5, 9)
 """Candidate Stribeck speeds over the largest speed."""
 
 
-class _Candidate(NamedTuple):
-    coordinate: int
-    kind: str
-    speed: float | None
-    column: np.ndarray
-
-    @property
-    def term(self) -> tuple[int, str]:
-        """Coordinate and kind; candidates of a term differ in their Stribeck speed."""
-        return self.coordinate, self.kind
-
-
 def friction_terms(
     rows: EffortRows,
     names: Sequence[str],
@@ -407,19 +400,21 @@ def friction_terms(
     rows = _fewer(rows)
     std = effort_noise(rows).std[rows.coordinate]
     matrix, right = rows.regressor / std[:, None], (rows.effort - rows.constant) / std
-    candidates = [c for c in _candidates(rows, names, kinds) if (rows.measured[c.coordinate], c.kind) not in existing]
+    candidates = [c for c in _candidates(rows, kinds) if c.name not in existing]
     if not candidates:
         return FrictionChoice((), {})
-    columns = np.stack([c.column for c in candidates], axis=1) / std[:, None]
+    plain = least_squares(rows.regressor, rows.effort - rows.constant)
+    at_plain = FrictionChoice(tuple(candidates), dict(zip(names, plain.tolist(), strict=True)))
+    columns = term_columns(rows, names, at_plain)[0] / std[:, None]
     fold = FOLDS * np.argsort(np.argsort(rows.time_s, kind="stable"), kind="stable") // len(right)
     choice, remaining = FrictionChoice((), {}), list(range(len(candidates)))
     while remaining and len(choice.terms) < MOST_TERMS:
         whole = _Split(matrix, right, np.arange(0), columns[:, remaining])
         splits = [_Split(matrix, right, np.flatnonzero(fold == k), columns[:, remaining]) for k in range(FOLDS)]
         best, best_gain = None, 0.0
-        for term in dict.fromkeys(candidates[i].term for i in remaining):
-            members = [n for n, i in enumerate(remaining) if candidates[i].term == term]
-            of_coordinate = rows.coordinate == term[0]
+        for name in dict.fromkeys(candidates[i].name for i in remaining):
+            members = [n for n, i in enumerate(remaining) if candidates[i].name == name]
+            of_coordinate = rows.coordinate == rows.measured.index(name[0])
             errors = np.array([split.errors(members, of_coordinate) for split in splits])
             gains = np.log(errors[:, 0] / errors[:, 1])
             gain, strongest = float(gains.mean()), members[int(np.argmax(whole.drop[members]))]
@@ -432,17 +427,17 @@ def friction_terms(
             break
         n, errors, coefficient_std = best
         selected = candidates[remaining[n]]
-        unit = float(np.mean(std[rows.coordinate == selected.coordinate]))
+        unit = float(np.mean(std[rows.coordinate == rows.measured.index(selected.coordinate)]))
         before, after = (unit * float(np.sqrt(np.mean(part**2))) for part in errors.T)
         warm = selected.kind == "temperature"
         temperature = float(np.asarray(rows.all_samples.temperature).mean()) if warm else None
-        new = FrictionTerm(
-            rows.measured[selected.coordinate], selected.kind, float(whole.coefficient[n]), coefficient_std,
-            selected.speed, before, after, temperature,
+        new = selected._replace(
+            coefficient=float(whole.coefficient[n]), std=coefficient_std, before=before, after=after,
+            temperature=temperature,
         )  # fmt: skip
         choice = fitted_terms(rows, names, [*choice.terms, new], std)
         matrix = np.concatenate([rows.regressor, *term_columns(rows, names, choice)], axis=1) / std[:, None]
-        remaining = [i for i in remaining if candidates[i].term != selected.term]
+        remaining = [i for i in remaining if candidates[i].name != selected.name]
     return choice
 
 
@@ -500,14 +495,12 @@ class _Split:
         return float(np.sqrt(np.mean(without**2))), float(np.sqrt(np.mean(with_it**2)))
 
 
-def _candidates(rows: EffortRows, names: Sequence[str], kinds: Sequence[str]) -> list[_Candidate]:
-    samples, loads = rows.all_samples, load_columns(names)
-    values = least_squares(rows.regressor, rows.effort - rows.constant)
-    found = []
-    for i in range(len(rows.measured)):
-        v, load = samples.velocity[:, i], samples.regressor[:, i, loads] @ values[loads]
-        for kind in kinds:
-            for speed in SPEEDS * np.abs(v).max() if kind == "stribeck" else (None,):
-                column = term_column(rows, i, term_effort(kind, speed, v, load, samples.temperature))
-                found.append(_Candidate(i, kind, speed, column))
-    return found
+def _candidates(rows: EffortRows, kinds: Sequence[str]) -> list[FrictionTerm]:
+    """Terms of each coordinate, with a coefficient of 1; those of Stribeck friction differ in their speed."""
+    fastest = np.abs(rows.all_samples.velocity).max(axis=0)
+    return [
+        FrictionTerm(name, kind, 1.0, np.inf, speed, np.nan, np.nan)
+        for name, most in zip(rows.measured, fastest, strict=True)
+        for kind in kinds
+        for speed in ((SPEEDS * most).tolist() if kind == "stribeck" else (None,))
+    ]
