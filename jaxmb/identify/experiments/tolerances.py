@@ -134,7 +134,8 @@ class StatedError(NamedTuple):
     def bounds(self) -> tuple[float, float]:
         """Sizes between which an error is plausible, SI."""
         unit = self.kind.split("_")[-1]
-        default = {"deg": math.pi, "mm": 1.0, "percent": 300.0 * self.unit}.get(unit, math.inf)
+        of_unit = {"deg": math.pi, "mm": 1.0, "percent": 300.0 * self.unit}
+        default = of_unit.get(unit, math.inf if self.most is None else self.most)
         most = default if self.most is None else self.most
         return max(self.least, -max(most, default)), most
 

@@ -226,6 +226,11 @@ def test_angles_in_degrees_are_an_alternative(tmp_path):
     np.testing.assert_allclose(found["joint angles in degrees"].effort, entry.test.effort, rtol=1e-9)
 
 
+def test_an_error_without_unit_is_bounded_in_both_directions():
+    """The logarithm of a factor on columns that the machine does not reproduce would otherwise have no lower bound."""
+    assert StatedError("moments of fit", size=0.1, most=10.0).bounds == (-10.0, 10.0)
+
+
 def test_displacements_are_not_exchanged_with_unmeasured_ones(tmp_path):
     """Of a dial gauge: zeros in place of its readings would give a stiff machine no residual."""
     study = study_of(tmp_path, made(lambda d: d * np.array([np.nan, np.nan, 1.0, 1.0, 1.0, 1.0])))
