@@ -109,6 +109,11 @@ class Identifiability(NamedTuple):
         """Standard deviations from which an entry is "weak", and from which it is "no"; see `limits`."""
         return limits(self.prior_std, self.needed)
 
+    @property
+    def without_effect(self) -> Float[np.ndarray, "d k"]:
+        """The directions in u without effect on the data, as columns."""
+        return self.directions[:, self.singular_values <= NO_EFFECT * self.singular_values.max(initial=0.0)]
+
 
 class ScaledSvd(NamedTuple):
     """A = left diag(values) right diag(scale); with fewer rows than columns A is padded by rows of zeros."""
@@ -241,8 +246,8 @@ def propagated_std(slope: Float[np.ndarray, "m d"], known: Identifiability) -> F
     stated = np.maximum(np.diag(known.covariance), 0.0)
     finite = np.isfinite(known.std)
     variance += slope[:, finite] ** 2 @ np.maximum(known.std[finite] ** 2 - stated[finite], 0.0)
-    open_ = known.directions[:, known.singular_values <= NO_EFFECT * known.singular_values.max(initial=0.0)]
-    undetermined = np.abs(slope[:, ~finite & (stated > 0.0)]).sum(axis=1) + np.linalg.norm(slope @ open_, axis=1)
+    open_ = np.linalg.norm(slope @ known.without_effect, axis=1)
+    undetermined = np.abs(slope[:, ~finite & (stated > 0.0)]).sum(axis=1) + open_
     return np.where(undetermined > NO_EFFECT * np.linalg.norm(slope, axis=1), np.nan, np.sqrt(variance))
 
 

@@ -795,6 +795,17 @@ def test_directions_that_stations_absorb_are_reported(tmp_path):
     assert "station.tracker.station-1.rz" in together["parameters"]
 
 
+def test_predictions_do_not_contain_directions_that_stations_absorb(tmp_path):
+    """A free zero of joint 1 is absorbed by the station, so that it changes neither predictions nor their intervals."""
+    machine, test = machine_file(tmp_path, SPATIAL), simulated(stations=1, parameters={}, check_rows=5)
+    std = []
+    for free in ({}, {"zero.q1": {"lower": -0.1, "upper": 0.1}}):
+        study = make_study({"machine": machine, "test": [test], "free": free}, "poses", tmp_path)
+        rows = identify(study).metrics.of(PoseMetrics).pose_rows
+        std.append([row.std[:3] for row in rows if row.role == "check"])
+    np.testing.assert_allclose(std[1], std[0], rtol=1e-3)
+
+
 def test_a_prior_of_drawing_tolerances_separates_them(tmp_path):
     machine = machine_file(tmp_path, SPATIAL)
     free = {"zero.q1": {"lower": -0.1, "upper": 0.1}}

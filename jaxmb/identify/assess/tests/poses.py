@@ -11,7 +11,7 @@ from jaxmb.identify.assess.budget import Budget, DescribedTests
 from jaxmb.identify.assess.estimate import Estimate, jackknife_covariance
 from jaxmb.identify.assess.metrics import KindMetrics
 from jaxmb.identify.assess.result import INTERVAL
-from jaxmb.identify.estimation.identifiability import propagated_std
+from jaxmb.identify.estimation.identifiability import COUPLED, propagated_std
 from jaxmb.identify.experiments.poses.pose_rows import (
     DISTANCE,
     INCLINATION,
@@ -155,7 +155,8 @@ def _rows(estimate: Estimate, entry: PoseEntry, found: _Estimated | None) -> lis
     else:
         noise = std * (1.0 if excess is None or excess.explained else excess.factor)
     noise = noise * np.sqrt(1.0 + random.variance)
-    # A parameter that is not known, as on a bound, lies somewhere within its bounds; fitted rows did not move it.
+    # A parameter that is not known, as on a bound, lies somewhere within its bounds; fitted rows did not move it. If it
+    # is identifiable in combination with others, the covariance contains the combination.
     unknown = np.subtract(study.free.upper, study.free.lower) / np.sqrt(12.0) if entry.role == "check" else 0.0
     known, by_tolerances = estimate.identifiability, 0.0
     budget, moments = estimate.goodness.budget, estimate.error_moments
@@ -164,6 +165,7 @@ def _rows(estimate: Estimate, entry: PoseEntry, found: _Estimated | None) -> lis
         by_tolerances = np.einsum("mi,ij,mj->m", change, moments, change)
         by_noise = np.sqrt(np.maximum(known.std**2 - np.diag(budget.covariance), 0.0))
         known = known._replace(covariance=known.covariance - budget.covariance, std=by_noise)
+    unknown = np.where(np.linalg.norm(known.without_effect, axis=1) > COUPLED, 0.0, unknown)
     known = known._replace(std=np.where(np.isinf(estimate.std), unknown, known.std))
     # The noise of a fitted row is a part of what determined its prediction.
     propagated = propagated_std(slope * std[:, None], known) ** 2
