@@ -250,6 +250,8 @@ class TorqueSource(Source):
     """Candidate kinds of friction terms."""
     drives: tuple[str, ...] = ()
     """Names of the recorded drives."""
+    of_drives: Float[np.ndarray, "r d"] | None = None
+    """Part of each effort that is due to each of them; None unless one acts on several coordinates."""
     noise_estimated: bool = False
     """Whether the noise is estimated from the residual of a fit, so that chi-square is uninformative."""
     at_rest: tuple[str, ...] = ()
@@ -265,11 +267,12 @@ class TorqueSource(Source):
     """Its equations with the recorded drive signals, for a first fit of drive gains; None where gains are fixed."""
 
     def errors(self, test: Any, model: Model) -> Iterator[StatedError]:
-        """Errors of torque constants where no gain of a drive is free, of the delays of the torques, of the sampling
-        rate, of the zeros and gear ratios of coordinates, missing friction and offsets."""
+        """Errors of torque constants (of the drives where one acts on several coordinates, else of the torques of
+        coordinates) where no gain of a drive is free, of the delays of the torques, of the sampling rate, of the zeros
+        and gear ratios of coordinates, missing friction and offsets."""
         if not any(name.startswith(f"{GAIN_FAMILY}.") for name in test.own_names):
             yield _factor(test.name)
-            yield from (_torque_constant(name) for name in self.coordinates)
+            yield from (_torque_constant(name) for name in self._constants)
         step = float(np.median(np.diff(np.unique(self.time_s))))
         starts = tuple(sign * count * step for count in DELAYS for sign in (1.0, -1.0))
         yield from (error._replace(starts=starts, step=step) for error in (DELAY, *map(_delay, self.coordinates)))
@@ -277,6 +280,11 @@ class TorqueSource(Source):
         yield from _zeros(model).values()
         yield from map(scale_error, _zeros(model))
         yield from (error for error, _ in self._friction(test))
+
+    @property
+    def _constants(self) -> tuple[str, ...]:
+        """Names of the torques with an error of their constant."""
+        return self.coordinates if self.of_drives is None else self.drives
 
     def _friction(self, test: TorqueTest) -> Iterator[tuple[StatedError, Float[np.ndarray, "r"]]]:
         """Friction and offsets that the machine may lack, by coefficients that tests of other speeds share, and the
@@ -311,14 +319,21 @@ class TorqueSource(Source):
         )
         rates = {name: (scale, scale) for name, scale in scales.items()}
         there = self.rebuild(model, zeros=zeros, factors=rates, sampling=sampling) if moved else test
-        gains = np.array([errors.get(_torque_constant(name).key, 0.0) for name in self.coordinates])
+        gains = np.array([errors.get(_torque_constant(name).key, 0.0) for name in self._constants])
         gains += errors.get(_factor(test.name).key, 0.0)
         late = np.array([errors.get(_delay(name).key, 0.0) for name in self.coordinates]) + errors.get(DELAY.key, 0.0)
         effort, std, number = np.asarray(there.effort), np.asarray(there.std), np.asarray(test.coordinate)
         if any(key.startswith("friction ") for key in errors):
             effort = effort - sum(errors.get(error.key, 0.0) * shape for error, shape in self._friction(test))
-        factor = np.exp(-gains)[number]  # of the measured effort with its noise
-        there = dataclasses.replace(there, effort=jax.device_put(effort * factor), std=jax.device_put(std * factor))
+        factor = np.exp(-gains)  # of the measured torques with their noise
+        if self.of_drives is None:
+            effort, std = effort * factor[number], std * factor[number]
+        else:
+            square = np.stack([np.sum(self.of_drives[number == i] ** 2, axis=0) for i in range(len(self.coordinates))])
+            square = np.maximum(square, 1e-300)  # noise in proportion to the part of each drive
+            effort = effort + self.of_drives @ (factor - 1.0)
+            std = std * np.sqrt(square @ factor**2 / square.sum(axis=1))[number]
+        there = dataclasses.replace(there, effort=jax.device_put(effort), std=jax.device_put(std))
         return self._delayed(there, late) if late.any() else there
 
     def _delayed(self, test: TorqueTest, late: Float[np.ndarray, "c"]) -> TorqueTest:

@@ -301,6 +301,7 @@ def _source(
         noise_estimated=part.torque_std == "estimate",
         at_rest=tuple(unrecorded(model, record.names)),
         drives=() if record.drives is None else record.drives.names,
+        of_drives=rows.of_drives,
     )
 
 

@@ -190,3 +190,24 @@ def test_wrong_requests(tmp_path):
         match=r"fitted recordings at motors, gain or pattern 'drive_gain.* does not exist, and there is no other",
     ):
         study(tmp_path, [simulated])
+
+
+def test_an_error_of_a_torque_constant_is_that_of_a_drive(tmp_path):
+    """A drive that acts on both joints: the equations are those of a file with its other gain."""
+    records(tmp_path, runs=(False,))
+    text, efforts = (tmp_path / "run0.toml").read_text(), list[np.ndarray]()
+    for gain in (1.0, 1.05):
+        drives = text.split("[[drive]]")
+        coupled = next(k for k, drive in enumerate(drives) if "a =" in drive and "b =" in drive)
+        drives[coupled] += f"gain = {gain}\n"
+        (tmp_path / "run0.toml").write_text("[[drive]]".join(drives))
+        part = {"kind": "torque", "file": "run0.toml", "cutoff_hz": 20.0, "least_speed": 0.02, "without": ["load"]}
+        own = study(tmp_path, [part], FREE)
+        (entry,) = own.entries
+        efforts.append(np.asarray(entry.test.effort))
+    keys = [error.key for error in entry.source.errors(entry.test, own.model)]
+    constants = [f"torque constant of {name}" for name in RATIO]
+    assert [key for key in keys if key.startswith("torque constant")] == constants
+    (key,) = (key for key, ratio in zip(constants, RATIO.values(), strict=True) if len(ratio) == 2)
+    corrected = entry.source.corrected(entry.test, own.model, {key: np.log(1.05)})
+    np.testing.assert_allclose(corrected.effort, efforts[0], rtol=1e-12, atol=1e-12)
