@@ -176,7 +176,9 @@ def load_identified(folder: str | os.PathLike[str]) -> Identified:
         InputError: a file is missing or is not one written by `jaxmb identify`.
     """
     path = Path(folder) / "result.json"
-    model, data = build_model(load_machine(folder)), read_saved(path)
+    model, data = build_model(load_machine(folder)), read_saved(path, others=True)
+    if not isinstance(data, dict) or data.get("covariance") is None:
+        raise InputError(f"{path}: found no covariance of the parameters, expected one written by jaxmb identify")
     try:
         return _identified(model, data)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:

@@ -134,10 +134,10 @@ class StatedError(NamedTuple):
     def bounds(self) -> tuple[float, float]:
         """Sizes between which an error is plausible, SI."""
         unit = self.kind.split("_")[-1]
-        of_unit = {"deg": math.pi, "mm": 1.0, "percent": 300.0 * self.unit}
-        default = of_unit.get(unit, math.inf if self.most is None else self.most)
-        most = default if self.most is None else self.most
-        return max(self.least, -max(most, default)), most
+        default = {"deg": math.pi, "mm": 1.0, "percent": 300.0 * self.unit}.get(unit, 0.0)
+        most = (default or math.inf) if self.most is None else self.most
+        least = -max(most, default) if default or math.isinf(self.least) else self.least
+        return max(self.least, least), most
 
     def is_plausible(self, value: float) -> bool:
         """Whether an error of a size, SI, is plausible: a zero or axis of the machine is off by at most 45 deg, or by

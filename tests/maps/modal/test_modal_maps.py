@@ -191,7 +191,7 @@ def test_what_is_no_result(result, tmp_path):
     whole = json.loads(result.json_text())
     for change, sentence in [
         ("{", "not a result of an identification"),
-        ("[]", "was not written by this version of jaxmb"),
+        ("[]", "found no covariance"),
         (whole | {"covariance": None}, "covariance: found null, expected a table"),
         (whole | {"covariance": whole["covariance"] | {"matrix": [[1.0]]}}, "covariance has shape"),
         (
