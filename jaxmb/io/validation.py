@@ -274,15 +274,17 @@ SHORTEST_BEGINNING = 3
 def closest(name: str, names: Iterable[str], close: float = CLOSE_NAME) -> str | None:
     """The name most similar to a wrong one, or that begins with it, ignoring case; None where none is close."""
     wanted = name.lower()
-
-    def rank(candidate: str) -> tuple[float, bool, float]:
-        matcher = difflib.SequenceMatcher(None, candidate.lower(), wanted)
+    matcher, nearest, best = difflib.SequenceMatcher(b=wanted), None, (close, False, 0.0)
+    for candidate in names:
+        matcher.set_seq1(candidate.lower())
         begins = len(wanted) >= SHORTEST_BEGINNING and candidate.lower().startswith(wanted)
-        # the quick ratio is that of the letters in any order
-        return max(matcher.ratio(), CLOSE if begins else 0.0), begins, matcher.quick_ratio()
-
-    nearest = max(names, key=rank, default=None)
-    return nearest if nearest is not None and rank(nearest) > (close, False, 0.0) else None
+        alike = matcher.quick_ratio()  # of the letters in any order, an upper bound of the ratio
+        if not begins and alike < best[0]:
+            continue
+        rank = max(matcher.ratio(), CLOSE if begins else 0.0), begins, alike
+        if rank > best:
+            nearest, best = candidate, rank
+    return nearest
 
 
 def check_known(label: str, given: Iterable[str], names: Collection[str]) -> None:
