@@ -266,6 +266,9 @@ def _effect_of_errors(
         by_errors = explained_tests(found, rows, *at, noise)
         if all(by_errors):
             break
+    if joint is not None:  # a fit without errors may be far from it
+        beyond = np.diag(_error_moments(solution, found, joint, noise))[: solution.u.size] - np.diag(found.covariance)
+        found = found._replace(covariance=found.covariance + np.diag(np.maximum(beyond, 0.0)))
     exceeding = [found.columns[own][:, found.exceeding].any() for own in rows]
     tolerated = tuple(yes and not beyond for yes, beyond in zip(by_errors, exceeding, strict=True))
     times = 1 if step is None else len(each)
@@ -403,23 +406,8 @@ class Estimate(Solution):
         An error that the residual would show is smaller than its tolerance, and a correction of u compensates a part of
         the others. Of the joint fit where the effect of errors is not linear; without one the data are not used.
         """
-        found, joint, scale = self.goodness.budget, self.goodness.joint, inverse_std(self.run.variances)[:, None]
-        if found is None:
-            return None
-        count, columns = len(found.errors), found.columns * found.factors
-        if found.draws is not None:
-            return _products(found.effect * found.factors, np.eye(count))
-        residual, jacobian = (self.residual, self.jacobian) if joint is None else (joint.residual, joint.jacobian)
-        jacobian, columns = np.asarray(jacobian), np.pad(columns, ((0, len(scale) - len(columns)), (0, 0)))
-        weighted, plain = scaled_svd(jacobian * scale, RANK_TOLERANCE), jacobian_svd(jacobian)
-        effect, beside = -plain.gain @ (plain.basis(jacobian).T @ columns), weighted.beside(columns * scale)
-        covariance = np.linalg.inv(np.eye(count) + beside.T @ beside)
-        if joint is None:
-            errors = -covariance @ beside.T @ weighted.beside(residual * scale[:, 0])
-            mean = np.append(effect @ errors, errors)
-        else:
-            mean = np.append(joint.u - self.u, joint.sizes / found.factors)
-        return _products(effect, covariance) + np.outer(mean, mean)
+        found = self.goodness.budget
+        return None if found is None else _error_moments(self, found, self.goodness.joint, self.run.variances)
 
     @functools.cached_property
     def machine_errors(self) -> "MachineErrorMoments | None":
@@ -470,6 +458,26 @@ class MachineErrorMoments(NamedTuple):
     """Likely standard deviations, SI."""
     moments: Float[np.ndarray, "k k"]
     """Expected products of the corrections of u and of the errors over `sizes` [d + e, d + e]."""
+
+
+def _error_moments(
+    solution: Solution, found: Budget, joint: JointFit | None, variances: Float[np.ndarray, "m"]
+) -> Float[np.ndarray, "k k"]:
+    """See `Estimate.error_moments`; `variances` are those of the residual."""
+    count, columns, scale = len(found.errors), found.columns * found.factors, inverse_std(variances)[:, None]
+    if found.draws is not None:
+        return _products(found.effect * found.factors, np.eye(count))
+    residual, jacobian = (solution.residual, solution.jacobian) if joint is None else (joint.residual, joint.jacobian)
+    jacobian, columns = np.asarray(jacobian), np.pad(columns, ((0, len(scale) - len(columns)), (0, 0)))
+    weighted, plain = scaled_svd(jacobian * scale, RANK_TOLERANCE), jacobian_svd(jacobian)
+    effect, beside = -plain.gain @ (plain.basis(jacobian).T @ columns), weighted.beside(columns * scale)
+    covariance = np.linalg.inv(np.eye(count) + beside.T @ beside)
+    if joint is None:
+        errors = -covariance @ beside.T @ weighted.beside(residual * scale[:, 0])
+        mean = np.append(effect @ errors, errors)
+    else:
+        mean = np.append(joint.u - solution.u, joint.sizes / found.factors)
+    return _products(effect, covariance) + np.outer(mean, mean)
 
 
 def _products(effect: Float[np.ndarray, "d e"], covariance: Float[np.ndarray, "e e"]) -> Float[np.ndarray, "k k"]:
