@@ -2,6 +2,7 @@
 
 import numpy as np
 
+import jaxmb
 from jaxmb.identify.assess.identify import search_estimate
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.study.format.study_format import StudyFile
@@ -34,6 +35,18 @@ def frf(b=0.5, noise=0.0, seed=0, **changes):
     simulate = {"lines": lines, "noise_log_std": noise, "noise_seed": seed}
     points = [["tool", "x"], ["tool", "z"]]
     return {"kind": "frf", "posture": {"a": 0.2, "b": b}, "simulate": simulate, "outputs": points} | changes
+
+
+def measured_frf(folder, data, b=0.5):
+    """FRFs of the tool of another arm in a file, with noise of 1 %: the test, and the true model."""
+    true, lines, points = jaxmb.build_model(Machine.model_validate(data)), np.arange(1.0, 25.0, 0.25), OUTPUTS[:2]
+    exact = np.asarray(jaxmb.frf(true, np.array([0.2, b]), lines, outputs=points, inputs=points))
+    noise = np.random.default_rng(0).normal(size=(2, *exact.shape))
+    names = [" ".join(point) for point in points]
+    measured = jaxmb.FrfSet(lines, exact * np.exp(0.01 * (noise[0] + 1j * noise[1])), "accelerance", names, names)
+    jaxmb.write_frf(folder / "h.npz", measured)
+    how = {"posture": {"a": 0.2, "b": b}, "noise_log_std": 0.01, "outputs": points, "inputs": points}
+    return {"kind": "frf", "file": "h.npz"} | how, true
 
 
 def shapes(b=0.5, noise=False, **changes):

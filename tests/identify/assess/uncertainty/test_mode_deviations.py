@@ -9,7 +9,7 @@ from jaxmb.identify.assess.uncertainty.nonlinear import mode_deviations
 from jaxmb.identify.experiments.tolerances import Tolerances
 from jaxmb.maps.modal import identified, load_identified, modal_maps
 from jaxmb.response.modal import modes
-from tests.identify.arm import MACHINE, frf, study_of
+from tests.identify.arm import MACHINE, TRUTH, frf, measured_frf, study_of
 
 
 def fractional(folder):
@@ -63,21 +63,7 @@ def test_modes_with_a_wrong_mass(tmp_path):
     data = MACHINE.model_dump(mode="json", exclude_unset=True)
     data["body"][1]["mass"] *= 1.04
     data["body"][1]["inertia_products"] = {k: 1.04 * v for k, v in data["body"][1]["inertia_products"].items()}
-    true, lines, rng = jaxmb.build_model(jaxmb.Machine.model_validate(data)), np.arange(1.0, 25.0, 0.25), 0
-    names = ["tool x", "tool z"]
-    points = [("tool", "x"), ("tool", "z")]
-    h = np.asarray(jaxmb.frf(true, np.array([0.2, 0.5]), lines, outputs=points, inputs=points))
-    noise = np.random.default_rng(rng).normal(size=(2, *h.shape))
-    measured = h * np.exp(0.01 * (noise[0] + 1j * noise[1]))
-    jaxmb.write_frf(tmp_path / "h.npz", jaxmb.FrfSet(lines, measured, "accelerance", names, names))
-    test = {
-        "kind": "frf",
-        "file": "h.npz",
-        "posture": {"a": 0.2, "b": 0.5},
-        "noise_log_std": 0.01,
-        "outputs": points,
-        "inputs": points,
-    }
+    test, true = measured_frf(tmp_path, data)
     exact = dict.fromkeys(Tolerances.model_fields, 0.0)
     result = jaxmb.identify(study_of(tmp_path, test, tolerances=exact | {"mass_percent": 3.0}))
     (tmp_path / "result.json").write_text(result.json_text())
@@ -92,3 +78,15 @@ def test_modes_with_a_wrong_mass(tmp_path):
         assert np.abs((fresh.maps[name].values - known[name].values) / fresh.maps[name].std).max() < 3.0
     relative = fresh.maps["frequency"].std / fresh.maps["frequency"].values
     assert relative.max() < 0.2 * result.parameters["stiffness.b"].std_log
+
+
+def test_parameters_contain_the_distance_from_the_joint_fit(tmp_path):
+    """The effect of a tool point 3 mm off (tolerance 2 mm) is not linear: the fit without errors would be up to 2.3
+    standard deviations off."""
+    data = MACHINE.model_dump(mode="json", exclude_unset=True)
+    data["frame"][0]["origin"]["xyz"][2] += 0.003
+    test, _ = measured_frf(tmp_path, data, b=1.6)
+    exact = dict.fromkeys(Tolerances.model_fields, 0.0)
+    result = jaxmb.identify(study_of(tmp_path, test, tolerances=exact | {"frame_mm": 2.0}))
+    errors = [(p.value / TRUTH[name] - 1.0) / p.std_log for name, p in result.parameters.items()]
+    assert 0.8 < np.abs(errors).max() < 1.7
