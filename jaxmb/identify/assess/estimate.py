@@ -404,7 +404,7 @@ class Estimate(Solution):
         given the data [d + e, d + e]; None where all is exact.
 
         An error that the residual would show is smaller than its tolerance, and a correction of u compensates a part of
-        the others. Of the joint fit where the effect of errors is not linear; without one the data are not used.
+        the others. Of the joint fit where the effect of errors is not linear; without one to first order.
         """
         found = self.goodness.budget
         return None if found is None else _error_moments(self, found, self.goodness.joint, self.run.variances)
@@ -465,8 +465,6 @@ def _error_moments(
 ) -> Float[np.ndarray, "k k"]:
     """See `Estimate.error_moments`; `variances` are those of the residual."""
     count, columns, scale = len(found.errors), found.columns * found.factors, inverse_std(variances)[:, None]
-    if found.draws is not None:
-        return _products(found.effect * found.factors, np.eye(count))
     residual, jacobian = (solution.residual, solution.jacobian) if joint is None else (joint.residual, joint.jacobian)
     jacobian, columns = np.asarray(jacobian), np.pad(columns, ((0, len(scale) - len(columns)), (0, 0)))
     weighted, plain = scaled_svd(jacobian * scale, RANK_TOLERANCE), jacobian_svd(jacobian)

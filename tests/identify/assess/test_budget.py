@@ -347,13 +347,15 @@ def test_larger_noise_than_stated_is_no_error_of_the_description(tmp_path):
     test = {"kind": "frf", "file": "frf.npz", "posture": posture, "cross_axis": 0.0}
     free = {"stiffness.*": {"lower": 1e4, "upper": 1e6}, "damping.*": {"lower": 1.0, "upper": 1e3}}
 
-    def found(noise):
-        return identify(study_of(tmp_path, test | {"noise_log_std": noise}, machine=machine, free=free, **BRIEF))
+    def found(noise, **settings):
+        own = test | {"noise_log_std": noise}
+        return identify(study_of(tmp_path, own, machine=machine, free=free, **BRIEF, **settings))
 
     result, right = found(0.002), found(0.02)
     (doubt,) = result.doubts
     assert "noise understated" in doubt
     assert right.doubts == ()
+    result, right = (found(noise, tolerances=EXACT) for noise in (0.002, 0.02))  # by noise alone
     for mode, own in zip(result.modes, right.modes, strict=True):
         np.testing.assert_allclose(mode.frequency_std_hz, own.frequency_std_hz, rtol=0.2)
 
