@@ -475,13 +475,8 @@ def _error_moments(
         mean = np.append(effect @ errors, errors)
     else:
         mean = np.append(joint.u - solution.u, joint.sizes / found.factors)
-    return _products(effect, covariance) + np.outer(mean, mean)
-
-
-def _products(effect: Float[np.ndarray, "d e"], covariance: Float[np.ndarray, "e e"]) -> Float[np.ndarray, "k k"]:
-    """Covariance of the changes of u by errors and of these errors [d + e, d + e]."""
-    both = np.concatenate([effect, np.eye(len(covariance))])
-    return both @ covariance @ both.T
+    both = np.concatenate([effect, np.eye(count)])
+    return both @ covariance @ both.T + np.outer(mean, mean)
 
 
 class Diagnosis(NamedTuple):
