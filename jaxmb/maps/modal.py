@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmb.identify.assess.result import Result, WithErrors, scale_of_values
+from jaxmb.identify.assess.estimate import CovarianceWithErrors
+from jaxmb.identify.assess.result import Result, scale_of_values
 from jaxmb.identify.assess.saved import read_saved
 from jaxmb.identify.experiments.machine_errors import MachineErrors, corrected_machine, machine_errors
 from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, free_parameters, matching_any
@@ -151,8 +152,8 @@ class Identified:
     """Linearization point of the tests."""
     errors: Mapping[str, MachineErrors] = field(default_factory=dict)
     """Errors of the machine within their tolerances by key, of their likely size."""
-    with_errors: Float[np.ndarray, "k k"] | None = None
-    """Expected products of the errors of u and of `errors` given the data [d + e, d + e]; None without errors."""
+    covariance_with_errors: Float[np.ndarray, "k k"] | None = None
+    """Of u and of `errors` given the data [d + e, d + e]; None without errors."""
 
 
 def identified(result: Result) -> Identified:
@@ -203,7 +204,7 @@ def _identified(model: Model, data: Table) -> Identified:
     kept = [i for i, bound in enumerate(bounds) if not _is_of_channel(bound.names)]
     free = free_parameters(model, [bounds[i] for i in kept])
     found = Identified(model, free, covariance[np.ix_(kept, kept)], at)
-    errors = WithErrors.read(data.get("covariance_with_errors"), width)
+    errors = CovarianceWithErrors.read(data.get("covariance_with_errors"), width)
     if errors is None:
         return found
     known = {error.key: at for error, at in machine_errors(model, free, dict.fromkeys(model.frames, True))}
@@ -211,7 +212,7 @@ def _identified(model: Model, data: Table) -> Identified:
     sizes = zip(errors.errors, errors.std, strict=True)
     sized = {key: jax.tree.map(lambda part, size=size: size * part, known[key]) for key, size in sizes}
     kept = [*kept, *range(len(bounds), len(bounds) + len(sized))]
-    return replace(found, errors=sized, with_errors=errors.matrix[np.ix_(kept, kept)])
+    return replace(found, errors=sized, covariance_with_errors=errors.matrix[np.ix_(kept, kept)])
 
 
 def _is_of_channel(names: Sequence[str]) -> bool:
@@ -340,8 +341,8 @@ def modal_maps(
         free, covariance, errors = known.free, known.covariance, tuple(known.errors.values())
         variance, of_errors = np.diagonal(covariance), None
         uncertain = tuple(n for n, v in zip(free.names, variance, strict=True) if v >= LARGE_STD**2)
-        if known.with_errors is not None:
-            covariance, of_errors = known.with_errors, jax.tree.map(lambda *parts: np.stack(parts), *errors)
+        if known.covariance_with_errors is not None:
+            covariance, of_errors = known.covariance_with_errors, jax.tree.map(lambda *parts: np.stack(parts), *errors)
         vary, free_names = FreeModel(model, free, of_errors), (*free.names, *known.errors)
         u = np.append(free.encode(free_values(model, free)), np.zeros(len(errors)))
     rows = postures.coordinates[postures.reached]

@@ -47,6 +47,7 @@ from jaxmb.identify.fit.noise import Misfit, effective_length, misfits, misfits_
 from jaxmb.identify.fit.problem import is_large, with_tests
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.study.study import Solver, Study
+from jaxmb.io.validation import Table
 from jaxmb.machine.build import Model
 
 INCONSISTENT = 2.0
@@ -410,19 +411,21 @@ class Estimate(Solution):
         return None if found is None else _error_moments(self, found, self.goodness.joint, self.run.variances)
 
     @functools.cached_property
-    def machine_errors(self) -> "MachineErrorMoments | None":
-        """Errors of the machine given the data; None where all is exact."""
+    def machine_errors(self) -> dict[str, tuple[StatedError, MachineErrors]]:
+        """Possible errors of the identified machine and their directions, by key."""
+        return {each[0].key: each for each in errors_of_machine(self.model, self.study.free, self.study.fitted)}
+
+    @functools.cached_property
+    def covariance_by_errors(self) -> "CovarianceWithErrors | None":
+        """Covariance of u and of errors of the machine by tolerances alone; None where the machine is exact."""
         found, moments, d = self.goodness.budget, self.error_moments, self.u.size
         if found is None or moments is None:
             return None
-        of_machine = {
-            error.key: (error, at) for error, at in errors_of_machine(self.model, self.study.free, self.study.fitted)
-        }
-        index = [k for k, error in enumerate(found.errors) if error.key in of_machine]
+        index = [k for k, error in enumerate(found.errors) if error.key in self.machine_errors]
         kept = np.append(np.arange(d), d + np.array(index, dtype=int))
         sizes = found.factors * [error.std(self.study.tolerances) for error in found.errors]
-        known = tuple(of_machine[found.errors[k].key] for k in index)
-        return MachineErrorMoments(known, sizes[index], moments[np.ix_(kept, kept)]) if known else None
+        keys = tuple(found.errors[k].key for k in index)
+        return CovarianceWithErrors(keys, sizes[index], moments[np.ix_(kept, kept)]) if keys else None
 
     @functools.cached_property
     def agreements(self) -> dict[str, ModalAgreement]:
@@ -449,15 +452,28 @@ class Estimate(Solution):
         return ((entry, *known[entry.name]) for entry in entries if entry.role == "fit")
 
 
-class MachineErrorMoments(NamedTuple):
-    """Errors of the machine given the data of a fit."""
+class CovarianceWithErrors(NamedTuple):
+    """Covariance of the free parameters and of errors of the machine within their tolerances, given the data."""
 
-    known: tuple[tuple[StatedError, MachineErrors], ...]
-    """With their directions."""
-    sizes: Float[np.ndarray, "e"]
-    """Likely standard deviations, SI."""
-    moments: Float[np.ndarray, "k k"]
-    """Expected products of the corrections of u and of the errors over `sizes` [d + e, d + e]."""
+    errors: tuple[str, ...]
+    """Keys of the errors."""
+    std: Float[np.ndarray, "e"]
+    """Their likely standard deviations, SI."""
+    matrix: Float[np.ndarray, "k k"]
+    """Of the entries of u and of the errors over `std` [d + e, d + e]; NaN for unknown entries of u."""
+
+    def scaled(self, scale: Float[np.ndarray, "d"]) -> "CovarianceWithErrors":
+        """The same of the entries of u times some numbers."""
+        both = np.append(scale, np.ones(len(self.errors)))
+        return self._replace(matrix=self.matrix * np.outer(both, both))
+
+    @classmethod
+    def read(cls, saved: Table | None, scale: Float[np.ndarray, "d"]) -> "CovarianceWithErrors | None":
+        """That of `result.json`, whose parameters are entries of u times some numbers; None without errors."""
+        if saved is None:
+            return None
+        numbers = (np.array(saved[name], dtype=float) for name in ("std", "matrix"))
+        return cls(tuple(saved["errors"]), *numbers).scaled(1.0 / scale)
 
 
 def _error_moments(

@@ -12,6 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from jaxmb.identify.assess.budget import parameter_budgets, tolerance_checks
 from jaxmb.identify.assess.estimate import (
+    CovarianceWithErrors,
     Diagnosis,
     Estimate,
     LinearSystem,
@@ -44,7 +45,7 @@ from jaxmb.identify.assess.remarks import (
     tolerance_remarks,
     unmatched_remarks,
 )
-from jaxmb.identify.assess.result import Mode, Outcome, Result, WithErrors, converged_status, found_parameters
+from jaxmb.identify.assess.result import Mode, Outcome, Result, converged_status, found_parameters
 from jaxmb.identify.assess.stiffness_model import assess_stiffness, stiffness_estimate
 from jaxmb.identify.assess.uncertainty.nonlinear import ambiguity, mode_deviations, not_bound_limited, with_curvature
 from jaxmb.identify.estimation.identifiability import (
@@ -57,7 +58,6 @@ from jaxmb.identify.estimation.identifiability import (
 )
 from jaxmb.identify.experiments.machine_errors import with_machine_errors
 from jaxmb.identify.experiments.test import Entry
-from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.fit.loop import COMPILATION, Report, run_fit
 from jaxmb.identify.fit.noise import refitted_ends, row_variances, weights_tests, with_estimated_noise
 from jaxmb.identify.fit.problem import compressed, is_large, linearized, objective_at, residual_at, with_tests
@@ -226,12 +226,12 @@ def assess(estimate: Estimate) -> Result:
     )
     goodness = estimate.goodness
     estimate = diagnosis.estimate.without_std if estimate.std_unknown else diagnosis.estimate
-    budgets = with_errors = None
+    budgets = joint_covariance = None
     if goodness.budget is not None:
         budgets = (
             parameter_budgets(goodness.budget, study.free, estimate.std, study.free.slope(estimate.values)) or None
         )
-        with_errors = _with_errors(estimate)
+        joint_covariance = _covariance_with_errors(estimate)
         estimate = estimate.with_added(goodness.budget.covariance)
     rows = information_rows(estimate.jacobian, run.variances) if run.information is None else run.information
     combinations = groups(rows, estimate.identifiability.prior_std)
@@ -276,24 +276,22 @@ def assess(estimate: Estimate) -> Result:
         evaluations=run.evaluations,
         seconds={},
         history=run.history,
-        with_errors=with_errors,
+        covariance_with_errors=joint_covariance,
     )
 
 
-def _with_errors(estimate: Estimate) -> WithErrors | None:
+def _covariance_with_errors(estimate: Estimate) -> CovarianceWithErrors | None:
     """Covariance of u and of the errors of the machine given the data; None where the machine is exact.
 
     Args:
-        estimate: without the effect of tolerances.
+        estimate: with standard deviations by noise alone.
     """
-    errors = estimate.machine_errors
-    if errors is None:
+    by_errors = estimate.covariance_by_errors
+    if by_errors is None:
         return None
     std = np.where(np.isfinite(estimate.std), estimate.std, np.nan)
     by_noise = correlation(estimate.identifiability.covariance) * np.outer(std, std)
-    matrix = errors.moments.copy()
-    matrix[: std.size, : std.size] += by_noise
-    return WithErrors(tuple(error.key for error, _ in errors.known), errors.sizes, matrix)
+    return by_errors._replace(matrix=by_errors.matrix + np.pad(by_noise, (0, len(by_errors.errors))))
 
 
 def _doubts(estimate: Estimate, diagnosis: Diagnosis, metrics: Metrics, machine: Machine) -> tuple[str, ...]:
@@ -359,21 +357,21 @@ def _modes(estimate: Estimate, rows: np.ndarray) -> tuple[Mode, ...]:
 
 
 def _tangents_by_errors(estimate: Estimate, entry: Entry) -> tuple[Tangent, np.ndarray] | None:
-    """Derivatives of the tangent matrices of a test by the errors of the machine [n, n, e], and `MachineErrorMoments`;
-    None without such errors."""
-    errors = estimate.machine_errors
-    if errors is None:
+    """Derivatives of the tangent matrices of a test by the errors of the machine over their likely sizes [n, n, e], and
+    `Estimate.covariance_by_errors`; None without such errors."""
+    by_errors = estimate.covariance_by_errors
+    if by_errors is None:
         return None
+    known = tuple(estimate.machine_errors.values())
 
-    def tangent(error: StatedError, by: float) -> Tangent:
-        model = with_machine_errors(estimate.model, estimate.study.free, errors.known, {error.key: by})
-        return entry.test.view(model).tangent
+    def tangent(key: str, size: float) -> Tangent:
+        return entry.test.view(with_machine_errors(estimate.model, estimate.study.free, known, {key: size})).tangent
 
     columns = []
-    for (error, _), size in zip(errors.known, errors.sizes, strict=True):
-        both = (tangent(error, by) for by in (ERROR_STEP * size, -ERROR_STEP * size))
+    for key, size in zip(by_errors.errors, by_errors.std, strict=True):
+        both = (tangent(key, by) for by in (ERROR_STEP * size, -ERROR_STEP * size))
         columns.append(jax.tree.map(lambda a, b: np.subtract(a, b) / (2.0 * ERROR_STEP), *both))
-    return jax.tree.map(lambda *parts: np.stack(parts, axis=-1), *columns), errors.moments
+    return jax.tree.map(lambda *parts: np.stack(parts, axis=-1), *columns), by_errors.matrix
 
 
 CONVERGED_SLOPE = 1e-6

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import numpy as np
 
+from jaxmb.identify.assess.estimate import CovarianceWithErrors
 from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.estimation.identifiability import Identifiability
 from jaxmb.identify.experiments.test import Entry
@@ -110,33 +111,9 @@ class Mode(NamedTuple):
     damped_frequency_hz: float
     damping_ratio: float
     frequency_std_hz: float = math.nan
-    """Standard deviation without tolerances, to first order; inf where the mode depends on a direction of u without
-    effect on the data, and where the fit does not reproduce the data."""
+    """Standard deviation by noise and by errors of the machine within their tolerances, to first order; inf where the
+    mode depends on a direction of u without effect on the data, and where the fit does not reproduce the data."""
     damping_ratio_std: float = math.nan
-
-
-class WithErrors(NamedTuple):
-    """Covariance of the free parameters and of errors of the machine within their tolerances, given the data."""
-
-    errors: tuple[str, ...]
-    """Keys of the errors."""
-    std: np.ndarray
-    """Their likely standard deviations [e], SI."""
-    matrix: np.ndarray
-    """Of the entries of u and of the errors over `std` [d + e, d + e]; NaN for unknown entries of u."""
-
-    def scaled(self, scale: np.ndarray) -> "WithErrors":
-        """The same of the entries of u times some numbers [d]."""
-        both = np.append(scale, np.ones(len(self.errors)))
-        return self._replace(matrix=self.matrix * np.outer(both, both))
-
-    @classmethod
-    def read(cls, saved: Table | None, scale: np.ndarray) -> "WithErrors | None":
-        """That of `result.json`, whose parameters are entries of u times some numbers [d]; None without errors."""
-        if saved is None:
-            return None
-        numbers = (np.array(saved[name], dtype=float) for name in ("std", "matrix"))
-        return cls(tuple(saved["errors"]), *numbers).scaled(1.0 / scale)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -168,7 +145,7 @@ class Result:
     seconds: dict[str, float]
     history: list[tuple[int, float]]
     """(evaluations, best objective so far)."""
-    with_errors: WithErrors | None = None
+    covariance_with_errors: CovarianceWithErrors | None = None
     """Covariance for predictions; None where the machine is exact."""
     versions: dict[str, str] = dataclasses.field(default_factory=versions)
     """Versions of the software used."""
@@ -284,8 +261,8 @@ class Result:
                     for name, p in self.parameters.items()
                 },
                 "covariance": _covariance(self),
-                "covariance_with_errors": self.with_errors
-                and self.with_errors.scaled(scale_of_values(self.study.free))._asdict(),
+                "covariance_with_errors": self.covariance_with_errors
+                and self.covariance_with_errors.scaled(scale_of_values(self.study.free))._asdict(),
                 "correlation": self.correlation,
                 "singular_values": self.singular_values,
                 "estimated_noise": {

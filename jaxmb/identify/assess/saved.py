@@ -14,6 +14,7 @@ import numpy as np
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
 
+from jaxmb.identify.assess.estimate import CovarianceWithErrors
 from jaxmb.identify.assess.kinds import read_metrics
 from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.assess.result import (
@@ -22,7 +23,6 @@ from jaxmb.identify.assess.result import (
     Outcome,
     Parameter,
     Result,
-    WithErrors,
     scale_of_values,
     with_interval,
 )
@@ -68,7 +68,7 @@ class SavedParameter(Strictly):
 
 
 class SavedErrors(Strictly):
-    """`WithErrors` in result.json."""
+    """`CovarianceWithErrors` in result.json."""
 
     errors: tuple[str, ...]
     std: tuple[NotNegative, ...]
@@ -257,7 +257,9 @@ def load_result(folder: str | os.PathLike[str]) -> Result:
             seconds=saved["seconds"],
             history=[(n, _number(c)) for n, c in zip(saved["history_evaluations"], saved["history"], strict=True)],
             versions=saved["versions"],
-            with_errors=WithErrors.read(saved.get("covariance_with_errors"), scale_of_values(study.free)),
+            covariance_with_errors=CovarianceWithErrors.read(
+                saved.get("covariance_with_errors"), scale_of_values(study.free)
+            ),
         )
         _check_covariance(saved["covariance"], result)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
