@@ -16,7 +16,7 @@ from jaxmb.identify.parameters.free_parameters import matching, matching_any
 from jaxmb.identify.parameters.model_parameters import ParameterSpec, parameter_table, parameters
 from jaxmb.io.validation import check_known, typed_arguments
 from jaxmb.machine.build import Model
-from jaxmb.machine.families import OF_BODIES, OF_FRICTION, OF_TORQUE
+from jaxmb.machine.families import FAMILIES, OF_BODIES, OF_FRICTION, OF_TORQUE
 from jaxmb.mechanics.dynamics import body_motion, total_energy
 from jaxmb.mechanics.forward import SLOWEST, direction, load_friction, tree_effort, whole_motion
 from jaxmb.mechanics.loops import OPEN, at_closed_posture, independent_coordinates, loop_gaps, loop_motion
@@ -252,9 +252,14 @@ def _block(
     return jax.vmap(of_sample)(q, qd, qdd)
 
 
-UNKNOWN = (
-    "mass.*", "first_moment.*", "inertia.*", "density.*", "rotor_inertia.*", "damping.*", "friction.*", "offset.*",
-)  # fmt: skip
+USUALLY_UNKNOWN = tuple(
+    dict.fromkeys(
+        f"{family.name}.*"
+        for family in FAMILIES
+        if family.torque and family.matrix != "stiffness" and family.leaf != "friction_terms"
+    )
+)
+"""Patterns of inertial and friction parameters: all but stiffnesses and further friction terms."""
 IDENTIFIABLE = 1e-6
 """Share of the payload's torque that is independent of the unknown parameters, above which the gain is identifiable."""
 
@@ -285,7 +290,7 @@ def drive_gains(
     runs: Sequence[CurrentRun],
     payload: str,
     *,
-    unknown: Sequence[str] = UNKNOWN,
+    unknown: Sequence[str] = USUALLY_UNKNOWN,
     ratio: Mapping[str, Mapping[str, float]] | None = None,
 ) -> dict[str, DriveGain]:
     """Absolute gains of the drives from runs with and without a known payload.
@@ -319,7 +324,7 @@ def drive_gains(
     if not runs:
         raise ValueError("runs is empty, expected at least one with the payload and one without it")
     # a machine may have none of the parameters that are unknown by default
-    patterns = [pattern for pattern in unknown if pattern not in UNKNOWN or matching(names, pattern)]
+    patterns = [pattern for pattern in unknown if pattern not in USUALLY_UNKNOWN or matching(names, pattern)]
     chosen = matching_any(names, patterns, "unknown parameter")
     free = [i for i, name in enumerate(names) if name in chosen and i not in of_load]
     coordinates = independent_coordinates(model)
