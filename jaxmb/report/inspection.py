@@ -46,7 +46,6 @@ from jaxmb.report.section import (
     Picture,
     Section,
     Table,
-    deviation,
     left,
     number,
     percent,
@@ -183,7 +182,7 @@ def expected_table(found: Inspection) -> Table:
     for names in found.study.free.tied:
         p = found.parameters[names[0]]
         absolute = p.value == 0.0 and math.isfinite(p.std)  # a value of 0 has no relative deviation
-        std = number(p.std) if linear else None, "-" if absolute else deviation(100.0 * p.relative_std)
+        std = number(p.std) if linear else None, "-" if absolute else std_percent(100.0 * p.relative_std)
         after = "-" if p.next_std is None or p.value == 0.0 else percent(100.0 * p.next_std)
         rows.append(
             (

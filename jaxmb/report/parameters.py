@@ -41,13 +41,13 @@ from jaxmb.report.section import (
     Picture,
     Section,
     Table,
-    deviation,
     left,
     number,
     percent,
     right,
     section,
     short,
+    std_percent,
     table,
 )
 
@@ -77,8 +77,8 @@ def parameter_table(result: Result) -> Table:
     truth, values = result.study.truth, free_values(result)
     rows = [
         (
-            label, p.unit, f"{'*' if on_bound(p) else ''}{number(p.value)}", number(p.std, 2),
-            deviation(100.0 * p.std_log), _error(p, truth[name]) if truth.get(name) else None, number(p.initial),
+            label, p.unit, f"{'*' if is_on_bound(p) else ''}{number(p.value)}", number(p.std, 2),
+            std_percent(100.0 * p.std_log), _error(p, truth[name]) if truth.get(name) else None, number(p.initial),
             short(p.lower), short(p.upper), Cell(p.identifiable, p.identifiable),
         )
         for label, name, p in values
@@ -88,7 +88,7 @@ def parameter_table(result: Result) -> Table:
         *right("error %"), *right("initial", minor=2), *right("lower", "upper", minor=3),
         *left("identifiable"),
     )  # fmt: skip
-    starred = any(on_bound(p) for *_, p in values)
+    starred = any(is_on_bound(p) for *_, p in values)
     return table("", columns, rows, verdict_legend(result.study, "data") + ("; * on a bound" if starred else ""))
 
 
@@ -147,7 +147,7 @@ def budget_table(
     for name, (value, unit, std) in finite.items():
         own, factor, text = budgets[name], 1.0, partial(number, digits=2)
         if logarithmic[name]:
-            factor, unit, text = 100.0 / value, "%", deviation
+            factor, unit, text = 100.0 / value, "%", std_percent
         elif name.split(".")[0] in (*OF_GEOMETRY, STATION):
             factor, unit = GEOMETRY_UNITS[unit]
         sources = [
@@ -237,7 +237,7 @@ def tied_label(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} ({len(names)} tied)"
 
 
-def on_bound(p: Parameter) -> bool:
+def is_on_bound(p: Parameter) -> bool:
     """Whether the value of a parameter is on one of its bounds."""
     # exp(log(bound)) may differ from the bound in the last digits
     return any(math.isclose(p.value, bound) for bound in (p.lower, p.upper))
@@ -250,7 +250,7 @@ def _error(p: Parameter, true: float) -> str:
         return percent(100.0 * relative, signed=True)
     if not math.isfinite(p.std):
         return "-"  # not identified: it kept the initial value
-    return "bound" if on_bound(p) else "<1e-9"
+    return "bound" if is_on_bound(p) else "<1e-9"
 
 
 def draws_sections(draws: Draws, result: Result, what: str) -> list[Section]:

@@ -53,7 +53,7 @@ from jaxmb.report.parameters import (
     together_lines,
 )
 from jaxmb.report.result_sections import data_sentences, fit_section, sections
-from jaxmb.report.section import Lines, Picture, Table, deviation, number, percent, pictures, sentence, short
+from jaxmb.report.section import Lines, Picture, Table, number, percent, pictures, sentence, short
 from jaxmb.report.tests import SECTIONS, frf_sections, geometry_table, score_table
 from jaxmb.response.modal import Modes
 from tests.identify.crane import FREE, MODES, crane_study
@@ -327,7 +327,7 @@ def test_grids_of_any_size(outputs, inputs, lines):
 )
 def test_a_deviation_below_a_limit_is_not_rounded_up_to_it(percentage, text):
     """Beside "yes below 10 %" stands no 10 that is called "yes"."""
-    assert deviation(percentage) == text
+    assert std_percent(percentage) == text
 
 
 def test_what_kept_its_true_value_has_no_error(result):

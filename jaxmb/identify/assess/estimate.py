@@ -46,6 +46,7 @@ from jaxmb.identify.fit.linear import LinearStep, Unknowns
 from jaxmb.identify.fit.noise import Misfit, effective_length, misfits, misfits_of_tests, sampled_weights
 from jaxmb.identify.fit.problem import is_large, with_tests
 from jaxmb.identify.fit.state import Fit
+from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.study.study import Solver, Study
 from jaxmb.io.validation import Table
 from jaxmb.machine.build import Model
@@ -251,7 +252,7 @@ def _effect_of_errors(
         residual = np.pad(residual, (0, solution.u.size))
         jacobian = np.concatenate([jacobian, wide_prior(study.free)])
         refit = linear_refit(jacobian)
-    point = residual, _within_bounds(study, solution.u, residual, jacobian)
+    point = residual, _without_bound_limited(study.free, solution.u, residual, jacobian)
     found = budget(tests, refit, jacobian, std, solution.seed, factor)
     tried: list[tuple[Budget, tuple[np.ndarray, np.ndarray], JointFit | None]] = [(found, point, None)]
     if found.draws is not None and step is not None:
@@ -259,7 +260,7 @@ def _effect_of_errors(
     elif found.draws is not None:
         joint = joint_fit(Corrected.of(study, solution.model), study, solution.u, found.errors, noise)
         if joint is not None:
-            there = joint.residual, _within_bounds(study, joint.u, joint.fitted, joint.jacobian)
+            there = joint.residual, _without_bound_limited(study.free, joint.u, joint.fitted, joint.jacobian)
             tried.insert(0, (found.linearized(joint.columns), there, joint))
     by_errors, joint = (False,) * len(rows), None
     for stated, at, fitted in tried:
@@ -295,17 +296,11 @@ def _near_joint_fit(
     return found.linearized(error_columns(dataclasses.replace(tests, model=model), found.errors, factor))
 
 
-def on_bound(study: Study, u: np.ndarray) -> np.ndarray:
-    """-1 where a free parameter is on its lower bound, 1 on its upper one, 0 between them [d]."""
-    lower, upper = np.asarray(study.free.lower), np.asarray(study.free.upper)
-    near = 1e-9 * (upper - lower)
-    return np.where(u <= lower + near, -1, np.where(u >= upper - near, 1, 0))
-
-
-def _within_bounds(study: Study, u: np.ndarray, residual: np.ndarray, jacobian: np.ndarray) -> np.ndarray:
+def _without_bound_limited(
+    free: FreeParameters, u: np.ndarray, residual: np.ndarray, jacobian: np.ndarray
+) -> Float[np.ndarray, "m d"]:
     """The Jacobian with columns of zeros for parameters that a bound limits, which explain no residual."""
-    side, gradient = on_bound(study, u), jacobian.T @ residual
-    return np.where(side * gradient < 0.0, 0.0, jacobian)
+    return np.where(free.bound_side(u) * (jacobian.T @ residual) < 0.0, 0.0, jacobian)
 
 
 def noise_variances(solution: Solution) -> Float[np.ndarray, "m"]:

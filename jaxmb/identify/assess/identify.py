@@ -20,7 +20,6 @@ from jaxmb.identify.assess.estimate import (
     SolverRun,
     goodness_of_fit,
     jackknife_std,
-    on_bound,
 )
 from jaxmb.identify.assess.kinds import fit_metrics, kind_remarks, with_systematic_errors
 from jaxmb.identify.assess.laws.law_choice import chosen_laws, law_remarks, unsettled_laws
@@ -30,9 +29,9 @@ from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.assess.model_errors import model_errors, model_errors_text, most_likely_errors, with_hypotheses
 from jaxmb.identify.assess.remarks import (
     INFLATED,
+    NO_STD,
     NOT_LINEARIZED,
     NOT_PROPAGATED,
-    UNKNOWN,
     bound_remarks,
     data_remarks,
     exceeded_remarks,
@@ -47,7 +46,12 @@ from jaxmb.identify.assess.remarks import (
 )
 from jaxmb.identify.assess.result import Mode, Outcome, Result, converged_status, found_parameters
 from jaxmb.identify.assess.stiffness_model import assess_stiffness, stiffness_estimate
-from jaxmb.identify.assess.uncertainty.nonlinear import ambiguity, mode_deviations, not_bound_limited, with_curvature
+from jaxmb.identify.assess.uncertainty.nonlinear import (
+    mode_std,
+    with_ambiguity,
+    with_bound_limits,
+    with_curvature,
+)
 from jaxmb.identify.estimation.identifiability import (
     correlation,
     groups,
@@ -318,7 +322,7 @@ def _doubts(estimate: Estimate, diagnosis: Diagnosis, metrics: Metrics, machine:
     doubts = (
         *excess_remarks(goodness.excess, goodness.systematic, likely, stated if goodness.excess is None else None),
         *others,
-        *([UNKNOWN] if goodness.not_reproduced else []),
+        *([NO_STD] if goodness.not_reproduced else []),
         *diagnosis.doubts,
         *(exceeded_remarks(goodness.budget, estimate.study.tolerances) if is_judged else []),
         *held_out_remarks(estimate),
@@ -346,7 +350,7 @@ def _modes(estimate: Estimate, rows: np.ndarray) -> tuple[Mode, ...]:
         if vibration is not None:
             found = jax.tree.map(np.asarray, modes(view.tangent))
             found = select_modes(found, found.frequency_hz <= vibration.band_end_hz)
-            std = mode_deviations(
+            std = mode_std(
                 vibration.test, study.model, study.free, estimate.u, view.tangent, found, rows, affine,
                 _tangents_by_errors(estimate, entry),
             )  # fmt: skip
@@ -452,8 +456,8 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
     problem, is_stated = estimate.study.problem, estimate.study.tolerances is not None
     is_costly = problem.one_by_one or is_large(problem)
     if run.information is None:
-        estimate, ambiguous = ambiguity(with_curvature(estimate), fit, run.variances)
-    estimate, bounded = not_bound_limited(estimate)
+        estimate, ambiguous = with_ambiguity(with_curvature(estimate), fit, run.variances)
+    estimate, bounded = with_bound_limits(estimate)
     estimate, systematic = with_systematic_errors(estimate)
     common = one_model(estimate)
     contradiction = 0.0 if common is None or goodness.misfit_tolerated else common.contradiction
@@ -503,7 +507,7 @@ def search_status(estimate: Estimate, fit: Fit, ended: str) -> str:
     run = estimate.run
     if run.cost <= estimate.study.settings.tolerance or (run.information is not None and fit.converged):
         return ended
-    (residual, jacobian), bound = estimate.compressed, on_bound(estimate.study, estimate.u)
+    (residual, jacobian), bound = estimate.compressed, estimate.study.free.bound_side(estimate.u)
     gradient = jacobian.T @ residual
     size = np.linalg.norm(without_rounding(jacobian), axis=0) * np.linalg.norm(residual)
     # Without noise the rounding of the parameters determines the slope.

@@ -12,7 +12,7 @@ from jaxmb.identify.assess.metrics import (
     Metrics,
     StiffnessModelMetrics,
     prediction_scores,
-    prior_deviations,
+    prior_std_by_name,
     truth_metrics,
 )
 from jaxmb.identify.assess.tests.deflections import DeflectionMetrics, deflection_remarks
@@ -82,8 +82,8 @@ def fit_metrics(estimate: Estimate) -> Metrics:
         fit=prediction_scores(study.fitted, estimate.views),
         holdout=prediction_scores(study.checks, held_out) if held_out else None,
         tests=found,
-        prior_log_std=prior_deviations(study, np.array(study.free.logarithmic), 1.0),
-        prior_std=prior_deviations(study, ~np.array(study.free.logarithmic), study.free.width),
+        prior_log_std=prior_std_by_name(study, np.array(study.free.logarithmic), 1.0),
+        prior_std=prior_std_by_name(study, ~np.array(study.free.logarithmic), study.free.width),
     )
 
 

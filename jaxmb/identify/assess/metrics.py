@@ -352,7 +352,7 @@ def _means(scores: Sequence[Score]) -> tuple[float | None, float | None, float |
     )
 
 
-def prior_deviations(study: Study, of: np.ndarray, factor: np.ndarray | float) -> dict[str, float] | None:
+def prior_std_by_name(study: Study, of: np.ndarray, factor: np.ndarray | float) -> dict[str, float] | None:
     """Standard deviations of the prior of some free parameters; None where it applies to none of them."""
     if study.problem.prior is None:
         return None

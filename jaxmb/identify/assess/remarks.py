@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from scipy.special import chdtri
 
 from jaxmb.identify.assess.budget import Budget
-from jaxmb.identify.assess.estimate import INCONSISTENT, Estimate, LinearSystem, on_bound
+from jaxmb.identify.assess.estimate import INCONSISTENT, Estimate, LinearSystem
 from jaxmb.identify.assess.modal_agreement import unmatched_metrics
 from jaxmb.identify.assess.model_errors import ModelError
 from jaxmb.identify.estimation.identifiability import Identifiability, row_blocks
@@ -49,7 +49,7 @@ MOST_EXCEEDED = 3
 MOST_PERCENT = 50.0
 """Largest plausible relative error within a tolerance, to first order."""
 CAPPED = "confidence is capped at 'weak' for all parameters: the fitted model does not reproduce the measurement"
-UNKNOWN = "no standard deviation is known: the fitted model does not reproduce the measurement"
+NO_STD = "no standard deviation is known: the fitted model does not reproduce the measurement"
 
 
 def tolerance_remarks(estimate: Estimate, likely: ModelError | None) -> list[str]:
@@ -226,7 +226,7 @@ def bound_remarks(estimate: Estimate, initial_u: np.ndarray) -> list[str]:
     names = np.asarray(estimate.study.free.names)
     data = row_blocks(estimate.jacobian, slice(0, estimate.study.problem.data_rows))
     acts = np.any([estimate.jacobian[rows].any(axis=0) for rows in data], axis=0)
-    first, last = on_bound(estimate.study, initial_u), on_bound(estimate.study, estimate.u)
+    first, last = estimate.study.free.bound_side(initial_u), estimate.study.free.bound_side(estimate.u)
     return [
         f"{what}: {listed(names[which].tolist())}"
         for what, which in (
@@ -260,7 +260,7 @@ def unmatched_remarks(estimate: Estimate) -> list[str]:
 def undamped(estimate: Estimate) -> bool:
     """Whether every free damping is on its lower bound."""
     damping = np.array([name.split(".")[0] in OF_DAMPING for name in estimate.study.free.names], dtype=bool)
-    return bool(damping.any() and (on_bound(estimate.study, estimate.u)[damping] < 0).all())
+    return bool(damping.any() and (estimate.study.free.bound_side(estimate.u)[damping] < 0).all())
 
 
 def search_remarks(study: Study, fit: Fit) -> list[str]:

@@ -223,7 +223,7 @@ def _weighted(svd: ScaledSvd, jacobian: Jacobian, variances: np.ndarray) -> Floa
     return sum(((basis.T * weights) @ basis for basis, weights in bases), start=np.zeros((svd.rank, svd.rank)))
 
 
-def deviations(rows: Float[np.ndarray, "k d"], combinations: Float[np.ndarray, "s d"]) -> Float[np.ndarray, "s"]:
+def combination_std(rows: Float[np.ndarray, "k d"], combinations: Float[np.ndarray, "s d"]) -> Float[np.ndarray, "s"]:
     """Standard deviations [s] of linear combinations of parameters from linear tests; inf if not identifiable.
 
     Args:

@@ -84,6 +84,12 @@ class FreeParameters(eqx.Module):
         is_log = xp.asarray(self.logarithmic)
         return xp.where(is_log, xp.log(xp.where(is_log, values, 1.0)), values / xp.asarray(self.width))
 
+    def bound_side(self, u: Float[np.ndarray, "d"]) -> Int[np.ndarray, "d"]:
+        """-1 where an entry of u is on its lower bound, 1 on its upper one, 0 between them."""
+        lower, upper = np.asarray(self.lower), np.asarray(self.upper)
+        near = 1e-9 * (upper - lower)
+        return np.where(u <= lower + near, -1, np.where(u >= upper - near, 1, 0))
+
     def apply(self, model: Model, values: Float[Array, "d"] | Float[np.ndarray, "d"]) -> Model:
         """The model at physical values."""
         return assigned(model, list(self.targets), [values[i] for i in self.source])

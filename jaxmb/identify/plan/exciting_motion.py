@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from jaxmb.identify.estimation.identifiability import (
     RANK_TOLERANCE,
     Identifiability,
-    deviations,
+    combination_std,
     identifiability,
     scaled_svd,
 )
@@ -354,7 +354,7 @@ def _exciting_motion(
         posture=dict(zip(driven, best.start.tolist(), strict=True)),
         base_hz=part.base_hz,
         periods=part.periods,
-        std=dict(zip(sought.names, deviations(rows, np.diag(sought.size)).tolist(), strict=True)),
+        std=dict(zip(sought.names, combination_std(rows, np.diag(sought.size)).tolist(), strict=True)),
         base=base_deviations(rows, sought.base, sought.columns),
         condition_number=float(np.linalg.cond(columns / size)) if size.all() else np.inf,
         criterion=best.criterion,
@@ -380,7 +380,7 @@ def base_deviations(
         columns: derivatives of the numbers of the machine by the free parameters.
     """
     matrix = base.matrix @ columns
-    entries = zip(base.names, base.formulas, deviations(rows, matrix), matrix, strict=True)
+    entries = zip(base.names, base.formulas, combination_std(rows, matrix), matrix, strict=True)
     return tuple(BaseDeviation(name, formula, float(std)) for name, formula, std, row in entries if row.any())
 
 

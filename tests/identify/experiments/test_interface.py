@@ -13,7 +13,7 @@ from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.kinds import KINDS, Kind
 from jaxmb.identify.assess.laws.one_model import one_model
 from jaxmb.identify.assess.metrics import KindMetrics
-from jaxmb.identify.assess.uncertainty.nonlinear import not_bound_limited
+from jaxmb.identify.assess.uncertainty.nonlinear import with_bound_limits
 from jaxmb.identify.experiments.components import Equations, LinearForm, Noise
 from jaxmb.identify.experiments.test import Entry, Score, Test
 from jaxmb.identify.fit.loop import coarsened
@@ -148,7 +148,7 @@ def test_it_counts_beside_others(arm):
     assert own.square > 100.0
     estimate = estimate_at(study, u)
     assert estimate.agreements == {}
-    assert not_bound_limited(estimate)[1] == []
+    assert with_bound_limits(estimate)[1] == []
     assert one_model(estimate).degrees == problem.data_rows - 4
 
 

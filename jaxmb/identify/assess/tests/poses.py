@@ -106,7 +106,7 @@ class PoseMetrics(KindMetrics):
             if not test.noise.is_known:
                 length = correlated_by_misfit(test, estimate.residual[own], estimate.row_weights[own])
                 factor = estimate.goodness.misfits[entry.name].factor
-                estimated[entry.name] = _Estimated(factor * np.asarray(test.deviation), length)
+                estimated[entry.name] = _Estimated(factor * np.asarray(test.kind_std), length)
                 (mrad if test.noise.kind in (1, 2) else mm)[entry.name] = 1e3 * estimate.noise_levels[entry.name]
         for entry in entries:
             own = _rows(estimate, entry, estimated.get(entry.name))
@@ -125,8 +125,8 @@ class PoseMetrics(KindMetrics):
 class _Estimated(NamedTuple):
     """Noise estimated from the residual of a test."""
 
-    deviation: np.ndarray
-    """As `PoseTest.deviation` [4]."""
+    kind_std: np.ndarray
+    """As `PoseTest.kind_std` [4]."""
     length: float
     """Correlation length in rows, by which the variance of estimates is increased."""
 
@@ -151,7 +151,7 @@ def _rows(estimate: Estimate, entry: PoseEntry, found: _Estimated | None) -> lis
     # the misfit of its own fitted rows, if it has any, not that of other tests
     excess = estimate.goodness.excesses.get(entry.name, estimate.goodness.excess)
     if found is not None:
-        noise = np.asarray(dataclasses.replace(test, deviation=found.deviation).std)
+        noise = np.asarray(dataclasses.replace(test, kind_std=found.kind_std).std)
     else:
         noise = std * (1.0 if excess is None or excess.explained else excess.factor)
     noise = noise * np.sqrt(1.0 + random.variance)

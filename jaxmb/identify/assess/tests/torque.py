@@ -15,7 +15,7 @@ from jaxmb.identify.assess.remarks import grouped
 from jaxmb.identify.assess.result import INTERVAL
 from jaxmb.identify.estimation.identifiability import (
     RANK_TOLERANCE,
-    deviations,
+    combination_std,
     information_rows,
     propagated_std,
     row_blocks,
@@ -188,7 +188,7 @@ def _held_out_errors(
 
     def variance_of(entry: TorqueEntry) -> np.ndarray:
         slope = entry.test.linear.equations(estimate.study.model, free).matrix * free.slope(estimate.values)
-        return _deviations(estimate, slope, unrelated) ** 2
+        return _base_std(estimate, slope, unrelated) ** 2
 
     noise = dict[str, list[np.ndarray]]()
     for other in entries:
@@ -327,7 +327,7 @@ def _base_rows(estimate: Estimate, entries: Sequence[TorqueEntry]) -> tuple[tupl
     own = np.flatnonzero(slope.any(axis=1))
     freely = slope[own] / np.linalg.norm(slope[own], axis=1, keepdims=True)
     unrelated = _unrelated(freely, free, names)
-    std = _deviations(estimate, slope, unrelated) if estimate.has_std else np.full(len(slope), np.inf)
+    std = _base_std(estimate, slope, unrelated) if estimate.has_std else np.full(len(slope), np.inf)
     known, true = parameters(estimate.model), next((e.truth.parameters for e in entries if e.truth is not None), None)
     values = found.matrix @ np.array([known[name] for name in names])
     expected = None if true is None else found.matrix @ np.array([true.get(name, np.nan) for name in names])
@@ -349,7 +349,7 @@ def _unrelated(freely: Float[np.ndarray, "b d"], free: FreeParameters, names: Se
     return found
 
 
-def _deviations(
+def _base_std(
     estimate: Estimate, combinations: Float[np.ndarray, "b d"], unrelated: np.ndarray
 ) -> Float[np.ndarray, "b"]:
     """Standard deviations of base parameters; inf where the tests do not determine them.
@@ -361,7 +361,7 @@ def _deviations(
     if estimate.linear is not None and not estimate.goodness.all_by_errors:
         is_data = np.arange(weights.size) < estimate.study.problem.data_rows
         weights = np.where(is_data, estimate.linear.step.misfit.widening**2, 1.0) * weights
-    std = deviations(np.concatenate([information_rows(estimate.jacobian, weights), unrelated]), combinations)
+    std = combination_std(np.concatenate([information_rows(estimate.jacobian, weights), unrelated]), combinations)
     inflated = np.where(np.isfinite(known.std), np.maximum(known.std**2 - np.diag(known.covariance), 0.0), 0.0)
     added = estimate.systematic_covariance + np.diag(inflated)
     return np.sqrt(std**2 + np.einsum("bi,ij,bj->b", combinations, added, combinations))

@@ -1,8 +1,9 @@
 """Uncertainty beyond the linear standard deviations of a fit: equally good fits, unmeasured modes, bounds, curvature,
 and profiles of the cost, its minimum over all other parameters at values of one parameter.
 
-Standard deviations from the Jacobian at the best fit are too small in two cases: another start converged to different
-values at nearly the same cost, or a parameter governs a fitted mode that was not measured and that fits noise.
+Standard deviations from the Jacobian at the best fit are too small where the cost rises less than its parabola, where
+another start converged to different values at nearly the same cost, where a parameter governs a fitted mode that was
+not measured and that fits noise, and where a bound limits a parameter.
 """
 
 import dataclasses
@@ -14,11 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from jaxmb.identify.assess.estimate import Estimate, on_bound
+from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.assess.metrics import Profile
 from jaxmb.identify.assess.modal_agreement import GOVERNS, mode_shares
 from jaxmb.identify.assess.result import INTERVAL, Result
-from jaxmb.identify.estimation.identifiability import deviations, identifiability, row_blocks
+from jaxmb.identify.estimation.identifiability import combination_std, identifiability, row_blocks
 from jaxmb.identify.estimation.least_squares import Box, finished
 from jaxmb.identify.experiments.components import AffineView
 from jaxmb.identify.experiments.motion import PostureTest
@@ -39,11 +40,11 @@ AS_GOOD = 0.05
 """Probability of a fit over that of the best one above which it is equally good."""
 CURVED = 0.5
 """Nonlinear part of the change of a residual above which another fit is a distinct minimum."""
-HELD = 5.0
+LIMITED = 5.0
 """Decrease of the cost without a bound, in standard deviations, above which it is not noise."""
 
 
-def ambiguity(estimate: Estimate, fit: Fit, variances: Float[np.ndarray, "m"]) -> tuple[Estimate, list[str]]:
+def with_ambiguity(estimate: Estimate, fit: Fit, variances: Float[np.ndarray, "m"]) -> tuple[Estimate, list[str]]:
     """The estimate with standard deviations that include ambiguity by other fits and unmeasured modes, and remarks.
 
     Where another fit as good as the best disagrees on a parameter by more than its interval, the largest such distance
@@ -84,21 +85,21 @@ def ambiguity(estimate: Estimate, fit: Fit, variances: Float[np.ndarray, "m"]) -
     return estimate.with_std(std), remarks
 
 
-def not_bound_limited(estimate: Estimate) -> tuple[Estimate, list[str]]:
+def with_bound_limits(estimate: Estimate) -> tuple[Estimate, list[str]]:
     """The estimate with infinite standard deviations of parameters limited by a bound, and a remark on these.
 
     A standard deviation on a bound assumes a minimum there. It is invalid where the unbounded minimum is beyond it.
-    Where the cost would decrease by far (`HELD`), the bound excludes the measured machine, and no standard deviation is
-    known.
+    Where the cost would decrease by far (`LIMITED`), the bound excludes the measured machine, and no standard deviation
+    is known.
     """
     study, std = estimate.study, estimate.identifiability.std
     move, beyond = beyond_bounds(estimate, std)
-    side, (residual, jacobian) = on_bound(study, estimate.u), estimate.compressed
+    side, (residual, jacobian) = study.free.bound_side(estimate.u), estimate.compressed
     held = [f"{study.free.names[i]} ({'upper' if side[i] > 0 else 'lower'})" for i in np.flatnonzero(beyond)]
     sentences = [f"not known, limited by its bound: {listed(held)}"] if held else []
     gain = -np.sum((jacobian @ move) * (2.0 * residual + jacobian @ move))
     spare = max(int(np.sum(estimate.row_weights > 0.0)) - estimate.u.size, 1)
-    far = beyond.any() and gain > HELD**2 * float(residual @ residual) / spare
+    far = beyond.any() and gain > LIMITED**2 * float(residual @ residual) / spare
     return estimate.without_std if far else estimate.with_std(np.where(beyond, np.inf, std)), sentences
 
 
@@ -112,7 +113,7 @@ def beyond_bounds(
         estimate: with values on bounds.
         std: standard deviations of u without those of tolerances.
     """
-    side, budget = on_bound(estimate.study, estimate.u), estimate.goodness.budget
+    side, budget = estimate.study.free.bound_side(estimate.u), estimate.goodness.budget
     residual, jacobian = estimate.compressed
     by_errors = 0.0 if budget is None else np.linalg.norm(budget.effect, axis=1)
     move = -np.linalg.lstsq(jacobian, residual, rcond=None)[0]
@@ -223,7 +224,7 @@ def _least_cost(estimate: Estimate, i: int, u: np.ndarray, enough: float) -> flo
     return best
 
 
-def mode_deviations(
+def mode_std(
     test: PostureTest,
     model: Model,
     free: FreeParameters,
@@ -256,7 +257,7 @@ def mode_deviations(
     else:
         slope = view_slope(model, free, jax.device_put(u), test.q, test.at).tangent
     changes = _mode_slopes(tangent, found, slope)
-    variance = np.stack([deviations(rows, part) for part in changes], axis=1) ** 2
+    variance = np.stack([combination_std(rows, part) for part in changes], axis=1) ** 2
     if by_errors is not None:
         both = np.concatenate([changes, _mode_slopes(tangent, found, by_errors[0])], axis=2)
         variance += np.einsum("qmi,ij,qmj->mq", both, by_errors[1], both)

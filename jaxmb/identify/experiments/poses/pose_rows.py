@@ -19,7 +19,7 @@ POSITION, ROTATION, INCLINATION, DISTANCE = slice(0, 3), slice(3, 6), slice(6, 8
 """Components of a point: position [m], rotation vector [rad], two of the direction of the vertical [rad], and distance
 from the device [m]."""
 KIND = np.repeat([0, 1, 2, 3], [3, 3, 2, 1])
-"""Index in `PoseTest.deviation` of each component of a point."""
+"""Index in `PoseTest.kind_std` of each component of a point."""
 UPWARD, LENGTH = slice(6, 9), 9
 """Upward direction and distance in `PoseRows.measured`, whose first six columns are position and rotation vector."""
 

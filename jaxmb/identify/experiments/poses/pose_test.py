@@ -134,7 +134,7 @@ class PoseNoise(Noise["PoseTest"]):
     @property
     def level(self) -> float:
         """Standard deviation of a component of the first measured kind, m or rad."""
-        return float(self.test.deviation[self.kind])
+        return float(self.test.kind_std[self.kind])
 
     @property
     def level_text(self) -> str:
@@ -144,9 +144,9 @@ class PoseNoise(Noise["PoseTest"]):
     def with_level(self, std: float) -> "PoseTest":
         """The test with another `level`."""
         factor, scatter = std / self.level, self.test.scatter
-        deviation = jax.device_put(np.asarray(self.test.deviation) * factor)
+        kind_std = jax.device_put(np.asarray(self.test.kind_std) * factor)
         scatter = None if scatter is None else jax.device_put(np.asarray(scatter) * factor)
-        return dataclasses.replace(self.test, deviation=deviation, scatter=scatter)
+        return dataclasses.replace(self.test, kind_std=kind_std, scatter=scatter)
 
     def change_from(self, other: "PoseTest") -> float:
         """|log| of the ratio of the noise to that in another version of the test."""
@@ -244,7 +244,7 @@ class PoseTest(Test[PoseView]):
     """From the origin of the device's frame, m; 0 where not measured."""
     component: Int[Array, "m"]
     """Measured components, as flat indices of [t, p, 9]."""
-    deviation: Float[Array, "4"]
+    kind_std: Float[Array, "4"]
     """Standard deviation of a component of a position, m, of a rotation about an axis, of a component of the direction
     of the vertical, rad, and of a distance, m."""
     noise_is_known: bool = eqx.field(static=True)
@@ -363,7 +363,7 @@ class PoseTest(Test[PoseView]):
     @property
     def std(self) -> Float[Array, "m"]:
         """Standard deviation of each measured component, m or rad."""
-        return _of_components(self.deviation, self.component)
+        return _of_components(self.kind_std, self.component)
 
     @property
     def rows(self) -> int:
@@ -394,7 +394,7 @@ class PoseTest(Test[PoseView]):
 
 
 LEVELS = ("mm of a position", "mrad of a rotation", "mrad of an inclination", "mm of a distance")
-"""Units and quantities of `PoseTest.deviation`, in thousandths."""
+"""Units and quantities of `PoseTest.kind_std`, in thousandths."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -435,7 +435,7 @@ def pose_test(
         rows: as measured.
         stations: labels, of which those of the rows are some.
         pose: initial pose of the device at each station.
-        std: as `PoseTest.deviation`.
+        std: as `PoseTest.kind_std`.
         elastic: whether the machine deflects under its weight.
         levelled: whether the device's z axis is vertical.
         noise_is_known: whether `std` is as stated; otherwise a common factor is estimated.
@@ -453,7 +453,7 @@ def pose_test(
         q=jnp.asarray(rows.q),
         **{name: jnp.asarray(values) for name, values in measured_arrays(rows.measured).items()},
         component=jnp.asarray(component),
-        deviation=jnp.asarray(std),
+        kind_std=jnp.asarray(std),
         noise_is_known=noise_is_known,
         station=jnp.asarray([list(stations).index(label) for label in rows.station] or [0] * len(rows.q)),
         pose=jnp.asarray(pose),
@@ -505,8 +505,8 @@ def _tilt_effects(test: PoseTest, model: Model, index: Int[Array, "r"] | Int[np.
 
 
 @compiled
-def _of_components(deviation: Float[Array, "4"], component: Int[Array, "m"]) -> Float[Array, "m"]:
-    return deviation[jnp.asarray(KIND)[component % KIND.size]]
+def _of_components(kind_std: Float[Array, "4"], component: Int[Array, "m"]) -> Float[Array, "m"]:
+    return kind_std[jnp.asarray(KIND)[component % KIND.size]]
 
 
 compiled_errors = compiled(PoseTest.errors)

@@ -81,7 +81,7 @@ def measured_rows(
         model: the measured machine.
         rows: the plan.
         pose: of the device at each station [s, 6].
-        std: as `PoseTest.deviation`.
+        std: as `PoseTest.kind_std`.
         elastic: whether the machine deflects under its weight.
         seed: of the noise.
         levelled: whether the device's z axis is vertical.

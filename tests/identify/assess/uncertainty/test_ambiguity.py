@@ -10,7 +10,7 @@ import pytest
 
 import jaxmb
 from jaxmb.identify.assess.modal_agreement import ModalAgreement, mode_shares
-from jaxmb.identify.assess.uncertainty.nonlinear import ambiguity, equally_good
+from jaxmb.identify.assess.uncertainty.nonlinear import equally_good, with_ambiguity
 from jaxmb.identify.fit.loop import run_fit
 from jaxmb.identify.fit.noise import row_variances
 from jaxmb.identify.fit.problem import final_state
@@ -123,7 +123,7 @@ def test_ends_beside_the_best_change_nothing(fitted, distance):
     estimate, fit, variances = fitted
     known = estimate.identifiability
     ends = [np.concatenate([[1.0], fit.best_u + distance * known.std * sign]) for sign in np.eye(known.std.size)]
-    same, remarks = ambiguity(estimate, dataclasses.replace(fit, ends=ends), variances)
+    same, remarks = with_ambiguity(estimate, dataclasses.replace(fit, ends=ends), variances)
     np.testing.assert_array_equal(same.identifiability.std, known.std)
     assert same.identifiability.verdict == known.verdict
     assert remarks == []
@@ -147,7 +147,7 @@ def test_what_governs_a_mode_that_was_not_measured_is_known_weakly_at_best(fitte
     study, (view,) = estimate.study, estimate.views
     found = jaxmb.modes(view.tangent)
     agreement = ModalAgreement(found, found, np.eye(3), (0, 1, None), (2,))
-    doubted, remarks = ambiguity(with_agreements(estimate, agreement), fit, variances)
+    doubted, remarks = with_ambiguity(with_agreements(estimate, agreement), fit, variances)
     share = mode_shares(study.model, study.free, study.tests[0], estimate.values).share[2]
     expected = ["weak" if s >= 0.5 else "yes" for s in share]
     assert "weak" in expected[:3]

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.assess.uncertainty.nonlinear import mode_deviations
+from jaxmb.identify.assess.uncertainty.nonlinear import mode_std
 from jaxmb.identify.experiments.tolerances import Tolerances
 from jaxmb.maps.modal import identified, load_identified, modal_maps
 from jaxmb.response.modal import modes
@@ -43,18 +43,18 @@ def test_modes_by_differences(name, tmp_path):
     for i in range(free.size):
         step = 1e-4 * np.eye(free.size)[i]
         variance += ((numbers(u + step)[2] - numbers(u - step)[2]) / 2e-4 * std[i]) ** 2
-    shown = mode_deviations(test, study.model, free, u, tangent, found, np.diag(1.0 / std))
+    shown = mode_std(test, study.model, free, u, tangent, found, np.diag(1.0 / std))
     np.testing.assert_allclose(shown, np.sqrt(variance), rtol=1e-5)
     affine = study.problem.views[0]
     assert (affine is None) == (name == "fractional")
     # the affine view without a derivative; differences of its matrices round to about 1e-12 of a slope
-    again = mode_deviations(test, study.model, free, u, tangent, found, np.diag(1.0 / std), affine)
+    again = mode_std(test, study.model, free, u, tangent, found, np.diag(1.0 / std), affine)
     np.testing.assert_allclose(again, shown, rtol=1e-10)
 
     rows = np.diag(1.0 / std)
     first = next(i for i, name in enumerate(free.names) if name.startswith("stiffness"))
     rows[first, first] = 0.0  # a stiffness that the data do not determine
-    assert np.isinf(mode_deviations(test, study.model, free, u, tangent, found, rows)[:, 0]).any()
+    assert np.isinf(mode_std(test, study.model, free, u, tangent, found, rows)[:, 0]).any()
 
 
 def test_modes_with_a_wrong_mass(tmp_path):
