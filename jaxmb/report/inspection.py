@@ -52,6 +52,7 @@ from jaxmb.report.section import (
     right,
     section,
     sentence,
+    std_percent,
     table,
 )
 

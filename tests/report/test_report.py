@@ -53,7 +53,7 @@ from jaxmb.report.parameters import (
     together_lines,
 )
 from jaxmb.report.result_sections import data_sentences, fit_section, sections
-from jaxmb.report.section import Lines, Picture, Table, number, percent, pictures, sentence, short
+from jaxmb.report.section import Lines, Picture, Table, number, percent, pictures, sentence, short, std_percent
 from jaxmb.report.tests import SECTIONS, frf_sections, geometry_table, score_table
 from jaxmb.response.modal import Modes
 from tests.identify.crane import FREE, MODES, crane_study

@@ -25,7 +25,7 @@ from jaxmb.identify.experiments.machine_errors import (
     compliance_key,
     corrected_machine,
     damping_key,
-    rocking,
+    rocking_pairs,
     with_further_springs,
 )
 from jaxmb.identify.experiments.test import Test, without_name
@@ -187,7 +187,7 @@ class Corrected:
     @functools.cached_property
     def _springs(self) -> Int[np.ndarray, "e"]:
         """Number of the further spring of each error, behind them those of pairs; `REST` for other errors."""
-        keys = [compliance_key(name) for name in (*self._further, *rocking(self.model))]
+        keys = [compliance_key(name) for name in (*self._further, *rocking_pairs(self.model))]
         numbers = {of: k for k, key in enumerate(keys) for of in (key, damping_key(key))}
         return np.array([numbers.get(error.key, REST) for error in self.errors], int)
 
@@ -200,7 +200,7 @@ class Corrected:
     def _of_pairs(self) -> dict[int, tuple[int, ...]]:
         """Numbers of the further springs of each pair of them, by its own; none for `REST`."""
         names, count = self.model.coordinates, len(self._further)
-        pairs = [tuple(self._further.index(names[i]) for i in pair) for pair in rocking(self.model).values()]
+        pairs = [tuple(self._further.index(names[i]) for i in pair) for pair in rocking_pairs(self.model).values()]
         return {REST: ()} | dict(enumerate(pairs, count))
 
     @functools.cached_property

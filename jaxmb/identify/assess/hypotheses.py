@@ -1,5 +1,5 @@
-"""Refits of single errors in the description of a machine or its tests: hypotheses, their fits, and the choice of the
-errors that are refitted and of their starts."""
+"""Refits of one or two errors in the description of a machine or its tests: hypotheses, their fits, and the choice of
+the errors that are refitted and of their starts."""
 
 import dataclasses
 import functools
@@ -17,7 +17,7 @@ from scipy.special import chdtri
 from jaxmb.identify.assess.corrected import Corrected, rotated
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, inverse_std, scaled_svd, triangular_factor
 from jaxmb.identify.estimation.least_squares import MOST_EVALUATIONS, host_minimum
-from jaxmb.identify.experiments.machine_errors import compliance_key, damping_key, rocking
+from jaxmb.identify.experiments.machine_errors import compliance_key, damping_key, rocking_pairs
 from jaxmb.identify.experiments.motion import PostureTest
 from jaxmb.identify.experiments.test import Test, residual_of_test
 from jaxmb.identify.experiments.tolerances import StatedError
@@ -32,13 +32,14 @@ SCREENED = 8
 """Evaluations of a refit from each start."""
 
 
-Stage = tuple[slice, Float[np.ndarray, "r k"], Float[np.ndarray, "k"]]
+WhiteningStep = tuple[slice, Float[np.ndarray, "r k"], Float[np.ndarray, "k"]]
 """Rows, orthonormal directions of errors there in units of the noise, and the standard deviation along each."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Metric:
-    """Inverse root of the covariance of the residual: of the noise, and of errors within their tolerances."""
+class Whitening:
+    """Scales columns to units of the covariance of the residual, that of the noise and of errors within their
+    tolerances."""
 
     variances: Float[np.ndarray, "m"]
     """Of the noise; 0 for unused rows."""
@@ -53,13 +54,13 @@ class Metric:
         return inverse_std(self.variances)
 
     @functools.cached_property
-    def _stages(self) -> list[Stage]:
+    def _steps(self) -> list[WhiteningStep]:
         """Errors of single tests, and those of several in units of the covariance with these."""
         scaled = self.effects * self.scale[:, None]
         in_tests = np.zeros((len(self.tests), scaled.shape[1]), bool)
         for own, rows in zip(in_tests, self.tests, strict=True):
             own |= np.any(scaled[rows] != 0.0, axis=0)
-        single, found = in_tests.sum(axis=0) == 1, list[Stage]()
+        single, found = in_tests.sum(axis=0) == 1, list[WhiteningStep]()
         for rows, members in [*zip(self.tests, in_tests & single, strict=True), (slice(None), ~single)]:
             columns = functools.reduce(_whitened, found, scaled[:, members])[rows]
             left, values, _ = np.linalg.svd(columns, full_matrices=False)
@@ -68,21 +69,21 @@ class Metric:
 
     def __call__(self, columns: Float[np.ndarray, "m *c"]) -> Float[np.ndarray, "m *c"]:
         """Columns in units of the covariance."""
-        return functools.reduce(_whitened, self._stages, (columns.T * self.scale).T)
+        return functools.reduce(_whitened, self._steps, (columns.T * self.scale).T)
 
-    def without(self, kept: Float[np.ndarray, "m"]) -> "Metric":
-        """The metric of the rows that are kept."""
+    def of_rows(self, kept: Float[np.ndarray, "m"]) -> "Whitening":
+        """The same with the other rows unused, where `kept` is 0."""
         return dataclasses.replace(self, variances=self.variances * kept)
 
-    def squares(self, columns: Float[np.ndarray, "m c"]) -> Float[np.ndarray, "c"]:
+    def noise_squares(self, columns: Float[np.ndarray, "m c"]) -> Float[np.ndarray, "c"]:
         """Sums of squares in units of the noise alone, of columns in units of the covariance."""
-        inverse = [(rows, basis, 1.0 / std) for rows, basis, std in reversed(self._stages)]
+        inverse = [(rows, basis, 1.0 / std) for rows, basis, std in reversed(self._steps)]
         return np.sum(functools.reduce(_whitened, inverse, columns) ** 2, axis=0)
 
 
-def _whitened(columns: Float[np.ndarray, "m *c"], stage: Stage) -> Float[np.ndarray, "m *c"]:
+def _whitened(columns: Float[np.ndarray, "m *c"], step: WhiteningStep) -> Float[np.ndarray, "m *c"]:
     """Columns divided by the standard deviation along some directions."""
-    (rows, basis, std), found = stage, columns.copy()
+    (rows, basis, std), found = step, columns.copy()
     found[rows] -= basis @ ((basis.T @ columns[rows]).T * (1.0 - 1.0 / std)).T
     return found
 
@@ -113,8 +114,8 @@ class Hypothesis(NamedTuple):
     """An error of one number, rarely of a few, or alternatives to some tests."""
 
     error: StatedError | None = None
-    tests: Mapping[int, Test] = types.MappingProxyType({})
-    """Alternatives, by index of the test."""
+    alternatives: Mapping[int, Test] = types.MappingProxyType({})
+    """By index of the test."""
     text: str = ""
     """Of alternatives."""
     beside: tuple[StatedError, ...] = ()
@@ -126,11 +127,11 @@ class Hypothesis(NamedTuple):
         return () if self.error is None else (*self.beside, self.error)
 
 
-NONE = Hypothesis()
+UNCHANGED = Hypothesis()
 
 
-def prior(size: float) -> float:
-    """-2 times the logarithm of a Cauchy distribution of the size of an error over its typical one."""
+def size_penalty(size: float) -> float:
+    """-2 times the logarithm of a Cauchy distribution of the size of an error over its typical one, as its prior."""
     return float(2.0 * np.log1p(size**2))
 
 
@@ -141,7 +142,7 @@ class FittedHypothesis(NamedTuple):
     x: np.ndarray
     """Fitted unknowns, numbers beside an error, and its size, these over their typical ones."""
     chi_square: float
-    squares: float = np.nan
+    noise_squares: float = np.nan
     """Sum of squares of the residual in units of the noise alone; not known in searches."""
 
     @property
@@ -172,8 +173,8 @@ class FittedHypothesis(NamedTuple):
 
     @property
     def score(self) -> float:
-        """Sum of squares with the size of the error as a prior."""
-        return self.chi_square + prior(self.surprise)
+        """Sum of squares with the penalty of the size of the error."""
+        return self.chi_square + size_penalty(self.surprise)
 
     @property
     def is_plausible(self) -> bool:
@@ -191,20 +192,23 @@ class HypothesisSearch:
     """Refits of hypotheses."""
 
     corrected: Corrected
-    metric: Metric
-    noise: float
-    """Expected sum of squares of the residual: degrees of freedom."""
+    whiten: Whitening
+    noise_mean: float
+    """Expected sum of squares of the residual by noise: its degrees of freedom, or the sum of squares less the part in
+    which an error may be hidden."""
     masked: slice | Bool[np.ndarray, "m"] | None = None
     """Rows that are left out."""
     allowance: float | None = None
-    """Sum of squares above `noise` that counts as noise; None for that of its chi-square distribution."""
+    """Sum of squares above `noise_mean` that counts as noise; None for that of its chi-square distribution."""
     elsewhere: float = 0.0
     """Part of the sum of squares that is in no row."""
 
     @property
-    def enough(self) -> float:
+    def noise_limit(self) -> float:
         """Largest sum of squares of noise alone."""
-        return float(chdtri(self.noise, FALSE_ALARM)) if self.allowance is None else self.noise + self.allowance
+        return (
+            float(chdtri(self.noise_mean, FALSE_ALARM)) if self.allowance is None else self.noise_mean + self.allowance
+        )
 
     @property
     def size(self) -> int:
@@ -219,17 +223,17 @@ class HypothesisSearch:
         x = np.zeros(len(self.corrected.errors))
         x[index] = y[self.size :] * typical
         columns = np.append(np.arange(self.size), self.size + np.array(index, dtype=int))
-        residual, jacobian = self.corrected.state(y[: self.size], x, columns, hypothesis.tests)
+        residual, jacobian = self.corrected.state(y[: self.size], x, columns, hypothesis.alternatives)
         jacobian[:, self.size :] *= typical
         if self.masked is not None:
             residual[self.masked], jacobian[self.masked] = 0.0, 0.0
-        both = self.metric(np.column_stack([jacobian, residual]))
+        both = self.whiten(np.column_stack([jacobian, residual]))
         return both[:, -1], both[:, :-1]
 
     def cost(self, u: np.ndarray) -> float:
         """Sum of squares of the residual in units of the noise alone, which tolerances do not lower."""
         residual, _ = self.corrected.state(u, np.zeros(len(self.corrected.errors)), np.zeros(0, dtype=int))
-        return float(np.sum((residual * self.metric.scale) ** 2))
+        return float(np.sum((residual * self.whiten.scale) ** 2))
 
     def fitted(
         self, hypothesis: Hypothesis, first: np.ndarray, evaluations: int = MOST_EVALUATIONS
@@ -259,11 +263,11 @@ class HypothesisSearch:
 
     def reproduces(self, end: FittedHypothesis) -> bool:
         """Whether a refit reproduces its alternatives to tests: smaller lengths have smaller residuals in any case."""
-        if end.chi_square <= self.enough:
+        if end.chi_square <= self.noise_limit:
             return True
         problem, values = self.corrected.problem, self.corrected.problem.free.values(end.x[: self.size])
         model = problem.free.apply(problem.model, values)
-        tests = (test_at(test, problem.free, values) for test in end.hypothesis.tests.values())
+        tests = (test_at(test, problem.free, values) for test in end.hypothesis.alternatives.values())
         return not any(test.score(test.view(model), None).poor for test in tests)
 
 
@@ -304,25 +308,25 @@ PARALLEL = 1e-8
 """1 - cosine of columns up to which two errors have one effect."""
 
 
-def refitted(
+def refitted_hypotheses(
     search: HypothesisSearch, points: Sequence[np.ndarray], chi_square: float, beyond: Collection[str]
 ) -> list[FittedHypothesis]:
     """Refits of the errors beyond their tolerance (keys), of the hypotheses on a single wrong channel, of those that
     explain most to first order at any of some points or at a size that is tried, of those that have starts of their
     own, and of those whose effect resembles that of the best."""
-    errors, channel = search.corrected.errors, _without_channel(search, points[0])
+    errors, channel = search.corrected.errors, _fit_without_channel(search, points[0])
     at = [*points, *([] if channel is None else [channel[0]])]
-    expected, distinct, inside = _expected(search, at, None if channel is None else channel[1])
-    parts = _in_single_tests(search, points[0])
+    expected, distinct, inside = _expected_chi_squares(search, at, None if channel is None else channel[1])
+    parts = _searches_in_single_tests(search, points[0])
     inner = {k: part for numbers, part in parts for k in numbers}
-    tried = _scanned(search, points[0], [k for k in range(len(errors)) if k not in inner])
+    tried = _fits_at_sizes(search, points[0], [k for k in range(len(errors)) if k not in inner])
     for numbers, part in parts:
-        tried |= _scanned(part, points[0], numbers)
+        tried |= _fits_at_sizes(part, points[0], numbers)
     if channel is not None:
-        tried |= _scanned(search, channel[0], np.flatnonzero(inside).tolist())
+        tried |= _fits_at_sizes(search, channel[0], np.flatnonzero(inside).tolist())
     expected = np.concatenate([expected, [[tried[k][0].chi_square for k in range(len(errors))]]])
     found, best = dict[int, FittedHypothesis](), np.inf
-    enough = search.enough if chi_square > search.enough else -np.inf
+    noise_limit = search.noise_limit if chi_square > search.noise_limit else -np.inf
 
     @functools.cache
     def sized(k: int) -> list[FittedHypothesis]:
@@ -333,18 +337,18 @@ def refitted(
 
     def may_explain(k: int) -> bool:
         # unless another error leaves noise alone, and this one more to first order
-        return bool(best > enough or far[k] or expected[:, k].min() <= best + LINEAR * (chi_square - best))
+        return bool(best > noise_limit or far[k] or expected[:, k].min() <= best + LINEAR * (chi_square - best))
 
     def refit(numbers: Iterable[int]) -> None:
         nonlocal best
         for k in filter(may_explain, numbers):
             first = np.append(at[int(np.argmin(expected[: len(at), k]))], 0.0)
             nearest = min(sized(k), key=lambda end: end.chi_square)
-            own = [end.x for end in sized(k) if far[k] and end.size in _own_sizes(errors[k]) and end is not nearest]
+            own = [end.x for end in sized(k) if far[k] and end.size in _start_sizes(errors[k]) and end is not nearest]
             ends = (search.fitted(nearest.hypothesis, start, SCREENED) for start in (first, nearest.x, *own))
             end = min(ends, key=lambda end: end.chi_square)
-            if chi_square - end.chi_square > CONTINUED * max(chi_square - search.noise, 0.0):
-                end = _damped(search, search.fitted(end.hypothesis, end.x), errors[k].key)
+            if chi_square - end.chi_square > CONTINUED * max(chi_square - search.noise_mean, 0.0):
+                end = _with_damping(search, search.fitted(end.hypothesis, end.x), errors[k].key)
             conventions = (end for end in sized(k) if end.size != 0.0 and end.surprise < 1e-9)  # such as 90 deg
             usual = [search.at_size(end.hypothesis, end.x) for end in conventions]
             found[k] = min([end, *usual], key=lambda end: end.score)
@@ -366,7 +370,7 @@ def refitted(
     refit([k for k in likely() if errors[k].starts and may_explain(k)][:TRIED])
     if found:
         nearest = min(found, key=lambda k: found[k].chi_square)
-        similar, surprise = _similar(search, nearest, found[nearest]), found[nearest].surprise
+        similar, surprise = _similar_errors(search, nearest, found[nearest]), found[nearest].surprise
         expected = np.concatenate([expected, [[similar[k].chi_square for k in range(len(errors))]]])
         more = sorted(set(similar) - set(found), key=lambda k: similar[k].chi_square)
         # of errors with one effect, only those that are more plausible
@@ -374,24 +378,24 @@ def refitted(
         tried = {k: [similar[k], *tried[k]] for k in more}
         sized.cache_clear()
         refit(more)
-    ends = [*found.values(), *(() if best <= enough else _alternatives(search, at))]
-    return [*ends, *(_together(search, ends) if ends and search.allowance is None else ())]
+    ends = [*found.values(), *(() if best <= noise_limit else _refits_of_alternatives(search, at))]
+    return [*ends, *(_refits_of_pairs(search, ends) if ends and search.allowance is None else ())]
 
 
-def _damped(search: HypothesisSearch, end: FittedHypothesis, key: str) -> FittedHypothesis:
+def _with_damping(search: HypothesisSearch, end: FittedHypothesis, key: str) -> FittedHypothesis:
     """The refit of a missing elasticity, with its damping (by key of the compliance) where that lowers the residual
     significantly: also of one that is noise, as it is compared with those of others."""
     fitted, own = end.hypothesis.fitted, damping_key(key)
     for damping in (error for error in search.corrected.errors if error.key == own and error not in fitted):
         wider = end.hypothesis._replace(beside=(damping, *end.hypothesis.beside))
         damped = search.fitted(wider, np.insert(end.x, search.size, 0.0))
-        least = float(chdtri(1, FALSE_ALARM)) * max(damped.chi_square / search.noise, 1.0)
+        least = float(chdtri(1, FALSE_ALARM)) * max(damped.chi_square / search.noise_mean, 1.0)
         end = damped if end.chi_square - damped.chi_square > least else end
     return end
 
 
-def _together(search: HypothesisSearch, found: Sequence[FittedHypothesis]) -> list[FittedHypothesis]:
-    """Refits of two errors; see `together`."""
+def _refits_of_pairs(search: HypothesisSearch, found: Sequence[FittedHypothesis]) -> list[FittedHypothesis]:
+    """Refits of two errors; see `refits_of_pairs`."""
     corrected, size, errors = search.corrected, search.size, search.corrected.errors
     typical = np.array([error.typical for error in errors])
 
@@ -399,31 +403,31 @@ def _together(search: HypothesisSearch, found: Sequence[FittedHypothesis]) -> li
         own, x = [errors.index(error) for error in end.hypothesis.fitted], np.zeros(len(errors))
         x[own] = end.sizes * typical[own]
         residual, jacobian = corrected.state(end.x[:size], x, np.arange(size + len(errors)))
-        columns = search.metric(jacobian[:, size:] * typical)
-        known = np.column_stack([search.metric(jacobian[:, :size]), columns[:, own]])
-        return drops(search.metric(residual), known, columns)
+        columns = search.whiten(jacobian[:, size:] * typical)
+        known = np.column_stack([search.whiten(jacobian[:, :size]), columns[:, own]])
+        return drops(search.whiten(residual), known, columns)
 
-    def fitted(both: Hypothesis, starts: Sequence[Start]) -> FittedHypothesis:
+    def fitted(both: Hypothesis, starts: Sequence[PairStart]) -> FittedHypothesis:
         ends = (search.fitted(both, np.append(end.x[:size], sizes), SCREENED) for end, sizes in starts)
         best, before = min(ends, key=lambda end: end.chi_square), min(end.chi_square for end, _ in starts)
-        if best.chi_square > max(search.enough, search.noise + REMAINS * (before - search.noise)):
+        if best.chi_square > max(search.noise_limit, search.noise_mean + REMAINS * (before - search.noise_mean)):
             return best  # it will not leave noise alone
         best = search.fitted(both, best.x)
         for error in both.fitted:
-            best = _damped(search, best, error.key)
+            best = _with_damping(search, best, error.key)
         return best
 
-    return together(found, errors, corrected.model, beside, fitted, search.enough)
+    return refits_of_pairs(found, errors, corrected.model, beside, fitted, search.noise_limit)
 
 
-Start = tuple[FittedHypothesis, Float[np.ndarray, "k"]]
+PairStart = tuple[FittedHypothesis, Float[np.ndarray, "k"]]
 """A fit, and sizes of the errors of another hypothesis over their typical ones."""
 
 
-def together(
+def refits_of_pairs(
     found: Sequence[FittedHypothesis], errors: Sequence[StatedError], model: Model,
-    beside: Callable[[FittedHypothesis], Drops], fitted: Callable[[Hypothesis, Sequence[Start]], FittedHypothesis],
-    enough: float,
+    beside: Callable[[FittedHypothesis], Drops], fitted: Callable[[Hypothesis, Sequence[PairStart]], FittedHypothesis],
+    noise_limit: float,
 ) -> list[FittedHypothesis]:  # fmt: skip
     """Refits of two errors with a significantly lower sum of squares than those of single ones: of springs that yield
     alike their two stiffnesses; one of the errors that explain most and one that explains most beside it, where both
@@ -435,22 +439,24 @@ def together(
         model: with further springs.
         beside: what each error explains beside one.
         fitted: the refit of a hypothesis from the best start.
-        enough: largest sum of squares of noise alone.
+        noise_limit: largest sum of squares of noise alone.
     """
     order = sorted(found, key=lambda end: end.chi_square)
     single = {end.hypothesis.error.key: end for end in order if end.hypothesis.error is not None}
-    if not single or (order[0].chi_square <= enough and order[0].hypothesis.error is None):
+    if not single or (order[0].chi_square <= noise_limit and order[0].hypothesis.error is None):
         return []
     known, names = {error.key: error for error in errors}, model.coordinates
-    springs = {compliance_key(of): [compliance_key(names[i]) for i in pair] for of, pair in rocking(model).items()}
+    springs = {
+        compliance_key(of): [compliance_key(names[i]) for i in pair] for of, pair in rocking_pairs(model).items()
+    }
     pairs = {pair: keys for pair, keys in springs.items() if pair in single}
-    tried, least = list[tuple[Hypothesis, list[Start], float]](), float(chdtri(1, FALSE_ALARM / len(errors)))
+    tried, least = list[tuple[Hypothesis, list[PairStart], float]](), float(chdtri(1, FALSE_ALARM / len(errors)))
     for pair, (one, other) in pairs.items():
         ratios = {pair: (1.0, 1.0), other: (1.0, UNEQUAL), one: (UNEQUAL, 1.0)}
         starts = [(single[key], np.multiply(single[key].size, each)) for key, each in ratios.items() if key in single]
         tried.append((Hypothesis(known[one], beside=(known[other],)), starts, np.inf))
     # next to a single error that leaves noise alone, only a second one that is significant to first order is tried
-    first, nearest = next(iter(single)), ([] if order[0].chi_square <= enough else [*single][:SECOND])
+    first, nearest = next(iter(single)), ([] if order[0].chi_square <= noise_limit else [*single][:SECOND])
     apart = [key for key in nearest if key not in springs][:1]
     equal = [key for key in nearest if single[key].chi_square <= (1.0 + EQUAL) * single[first].chi_square]
     for key in dict.fromkeys([first, *apart, *equal]):
@@ -461,7 +467,7 @@ def together(
         others = {
             k: error for k, error in enumerate(errors) if own.isdisjoint([error.key, *springs.get(error.key, ())])
         }
-        scores = {k: less[k] - prior(error.surprise(sizes[k] * error.typical)) for k, error in others.items()}
+        scores = {k: less[k] - size_penalty(error.surprise(sizes[k] * error.typical)) for k, error in others.items()}
         likely = [k for k in sorted(others, key=lambda k: -scores[k])[:SECOND] if less[k] > least]
         near = {k: single[error.key] for k, error in others.items() if error.key in nearest}
         for k in dict.fromkeys([*likely, *near]):
@@ -469,19 +475,19 @@ def together(
             starts = [(end, np.append(np.clip(sizes[k], least_size, most_size), end.sizes))]
             if k in near:  # each may have been fitted in place of both
                 starts.append((end, 0.5 * np.append(near[k].size, end.sizes)))
-            tried.append((end.hypothesis._replace(beside=(errors[k], *end.hypothesis.beside)), starts, enough))
+            tried.append((end.hypothesis._replace(beside=(errors[k], *end.hypothesis.beside)), starts, noise_limit))
     ends = [(fitted(both, starts), most) for both, starts, most in tried]
     return [end for end, most in ends if end.chi_square <= min(most, single[first].chi_square - least)]
 
 
-def _in_single_tests(search: HypothesisSearch, u: np.ndarray) -> list[tuple[list[int], HypothesisSearch]]:
+def _searches_in_single_tests(search: HypothesisSearch, u: np.ndarray) -> list[tuple[list[int], HypothesisSearch]]:
     """Of each of many tests, the errors that no other has, by index, and a search in its rows: the residual of other
     tests is linear in the free parameters, about u, so that the time does not grow with the square of their number."""
-    corrected, problem, metric = search.corrected, search.corrected.problem, search.metric
+    corrected, problem, whiten = search.corrected, search.corrected.problem, search.whiten
     if len(problem.tests) <= MOST_TESTS:
         return []
     found, of_tests = list[tuple[list[int], HypothesisSearch]](), np.concatenate([index for index, _ in corrected.own])
-    residual, jacobian = search.state(NONE, u)
+    residual, jacobian = search.state(UNCHANGED, u)
     known = np.broadcast_to(corrected.known, residual.size)
     for test, view, own, rows in zip(problem.tests, problem.views, corrected.own, problem.row_slices, strict=True):
         others = np.delete(np.column_stack([jacobian, residual]), rows, axis=0)
@@ -494,33 +500,35 @@ def _in_single_tests(search: HypothesisSearch, u: np.ndarray) -> list[tuple[list
             own=(own,),
             known=np.pad(known[rows], (0, u.size)),
         )
-        effects = np.pad(metric.effects[rows], ((0, u.size), (0, 0)))
-        variances = np.append(metric.variances[rows], np.ones(u.size))
-        part = dataclasses.replace(search, corrected=inside, metric=Metric(variances, effects))
-        at_u = part.state(NONE, u)[0]
+        effects = np.pad(whiten.effects[rows], ((0, u.size), (0, 0)))
+        variances = np.append(whiten.variances[rows], np.ones(u.size))
+        part = dataclasses.replace(search, corrected=inside, whiten=Whitening(variances, effects))
+        at_u = part.state(UNCHANGED, u)[0]
         part = dataclasses.replace(part, elsewhere=float(residual @ residual - at_u @ at_u))
         single = [k for k in own[0].tolist() if k >= corrected.of_machine and np.sum(of_tests == k) == 1]
         found.append((single, part))
     return found
 
 
-def _own_sizes(error: StatedError) -> list[float]:
+def _start_sizes(error: StatedError) -> list[float]:
     """Starts of an error over its typical size."""
     return [start / error.typical for start in error.starts]
 
 
-def _scanned(search: HypothesisSearch, u: np.ndarray, numbers: Sequence[int]) -> dict[int, list[FittedHypothesis]]:
+def _fits_at_sizes(
+    search: HypothesisSearch, u: np.ndarray, numbers: Sequence[int]
+) -> dict[int, list[FittedHypothesis]]:
     """Fits at the sizes that are tried of some errors, by index, the best first: at u, or after a step of the free
     parameters to first order from there. Of the usual sizes the best are kept, of the starts of an error all: an angle
     that is far off has a larger residual there than beside no error until the free parameters are fitted."""
     corrected, free, best = search.corrected, search.corrected.problem.free, dict[tuple[int, float], FittedHypothesis]()
     errors, none = corrected.errors, np.zeros(len(corrected.errors))
-    residual, jacobian = map(search.metric, corrected.state(u, none, np.arange(search.size)))
+    residual, jacobian = map(search.whiten, corrected.state(u, none, np.arange(search.size)))
     svd, usual = scaled_svd(jacobian), SCANNED if residual.size * len(errors) <= MOST_SCANNED else ()
     pairs, own = list[tuple[int, float]](), dict[int, list[float]]()
     for k in numbers:
         (least, most), typical = errors[k].bounds, errors[k].typical
-        own[k] = _own_sizes(errors[k])
+        own[k] = _start_sizes(errors[k])
         nearest = min(map(abs, own[k]), default=math.inf)
         sizes = [*own[k], *(x for x in usual if abs(x) < nearest)]
         pairs += [(k, x) for x in sizes if least < x * typical < most] or [(k, 0.0)]
@@ -530,9 +538,9 @@ def _scanned(search: HypothesisSearch, u: np.ndarray, numbers: Sequence[int]) ->
         for row, (k, size) in zip(x, some, strict=True):
             row[k] = size * errors[k].typical
         start = np.tile(u, (POINTS, 1))
-        at_u = search.metric(corrected.residuals(start, x).T)
+        at_u = search.whiten(corrected.residuals(start, x).T)
         stepped = np.clip(start - (svd.gain @ (svd.range(len(at_u)).T @ at_u)).T, free.lower, free.upper)
-        for points, found in ((start, at_u), (stepped, search.metric(corrected.residuals(stepped, x).T))):
+        for points, found in ((start, at_u), (stepped, search.whiten(corrected.residuals(stepped, x).T))):
             for (k, size), point, chi_square in zip(some, points, np.sum(found**2, axis=0), strict=True):
                 whole = float(chi_square) + search.elsewhere
                 end = FittedHypothesis(Hypothesis(errors[k]), np.append(point, size), whole)
@@ -545,15 +553,15 @@ def _scanned(search: HypothesisSearch, u: np.ndarray, numbers: Sequence[int]) ->
     return kept
 
 
-def _similar(search: HypothesisSearch, k: int, best: FittedHypothesis) -> dict[int, FittedHypothesis]:
+def _similar_errors(search: HypothesisSearch, k: int, best: FittedHypothesis) -> dict[int, FittedHypothesis]:
     """Errors of the size whose effect, beside the free parameters, is closest to that of a refitted one, and the sum of
     squares that they leave to first order, by index."""
     corrected, size, errors = search.corrected, search.size, search.corrected.errors
     x, typical = np.zeros(len(errors)), np.array([error.typical for error in errors])
     x[k] = best.size * typical[k]
     _, jacobian = corrected.state(best.x[:size], x, np.arange(size + len(errors)))
-    svd = scaled_svd(search.metric(jacobian[:, :size]), RANK_TOLERANCE)
-    beside = svd.beside(search.metric(jacobian[:, size:] * typical))
+    svd = scaled_svd(search.whiten(jacobian[:, :size]), RANK_TOLERANCE)
+    beside = svd.beside(search.whiten(jacobian[:, size:] * typical))
     own, effect = np.sum(beside**2, axis=0), beside[:, k] * best.size
     sizes = (beside.T @ effect) / np.where(own > 0.0, own, 1.0)
     left = best.chi_square + np.sum((effect[:, None] - beside * sizes) ** 2, axis=0)
@@ -570,11 +578,13 @@ def _is_usual(end: FittedHypothesis) -> bool:
     return error is None or not error.kind or abs(end.size) <= SMALL
 
 
-def from_draws(search: HypothesisSearch, found: Sequence[FittedHypothesis], seed: int) -> list[FittedHypothesis]:
+def with_random_starts(
+    search: HypothesisSearch, found: Sequence[FittedHypothesis], seed: int
+) -> list[FittedHypothesis]:
     """Refits, of which the best and those of alternatives are repeated from random starts unless one leaves noise
     alone."""
     order = sorted(found, key=lambda end: end.chi_square)
-    if any(end.chi_square <= search.enough and _is_usual(end) for end in order):
+    if any(end.chi_square <= search.noise_limit and _is_usual(end) for end in order):
         return order
     free, errors = search.corrected.problem.free, [end for end in order if end.hypothesis.error is not None]
     repeated = [*errors[:MOST_NAMED], *(end for end in order if end.hypothesis.error is None)]
@@ -587,7 +597,7 @@ def from_draws(search: HypothesisSearch, found: Sequence[FittedHypothesis], seed
     return found
 
 
-def _expected(
+def _expected_chi_squares(
     search: HypothesisSearch, points: Sequence[np.ndarray], channel: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sum of squares that each error leaves to first order at each point [p, e]; whether its effect is distinct from
@@ -601,47 +611,47 @@ def _expected(
     order = np.argsort([not error.starts for error in errors], kind="stable")  # parallel for small errors only
     for p, u in enumerate(points):
         residual, jacobian = corrected.state(u, np.zeros(len(errors)), every)
-        columns = search.metric(jacobian[:, size:] * typical)
+        columns = search.whiten(jacobian[:, size:] * typical)
         # columns parallel to an earlier one, such as those of all tests and of a single test
         unit = columns[:, order] / np.maximum(np.linalg.norm(columns[:, order], axis=0), np.finfo(float).tiny)
         repeated[order] = np.any(np.triu(np.abs(unit.T @ unit), 1) > 1.0 - PARALLEL, axis=0)
-        rest, less, _ = drops(search.metric(residual), search.metric(jacobian[:, :size]), columns)
+        rest, less, _ = drops(search.whiten(residual), search.whiten(jacobian[:, :size]), columns)
         less[repeated] = 0.0
         expected[p] = rest - less
         distinct |= ~repeated
         if channel is not None and p == len(points) - 1:
-            effect = jacobian[:, size:] * typical * search.metric.scale[:, None]
+            effect = jacobian[:, size:] * typical * search.whiten.scale[:, None]
             inside = np.any(effect != 0.0, axis=0) & ~np.any(effect[~channel], axis=0)
             expected[p, inside] = 0.0
     return expected, distinct, inside
 
 
-def without_tests(search: HypothesisSearch, u: np.ndarray) -> list[np.ndarray]:
+def fits_without_tests(search: HypothesisSearch, u: np.ndarray) -> list[np.ndarray]:
     """Fits without each test, where there are a few."""
     rows = search.corrected.problem.row_slices
     few = rows if 1 < len(rows) <= MOST_TESTS else ()
-    return [dataclasses.replace(search, masked=own).fitted(NONE, u).x for own in few]
+    return [dataclasses.replace(search, masked=own).fitted(UNCHANGED, u).x for own in few]
 
 
-def _without_channel(search: HypothesisSearch, u: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+def _fit_without_channel(search: HypothesisSearch, u: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     """Fit without the sensor or input that explains most, and the mask of its rows; None where no single one leaves
     noise alone: a single wrong one misleads the fit, so that no error is small there."""
-    problem, residual = search.corrected.problem, search.state(NONE, u)[0]
+    problem, residual = search.corrected.problem, search.state(UNCHANGED, u)[0]
     channels = dict[str, np.ndarray]()
     for own, test in zip(problem.row_slices, problem.tests, strict=True):
         for name, mask in ({} if test.description is None else test.description.channels).items():
-            channels.setdefault(name, np.zeros(residual.size, bool))[own] |= mask & (search.metric.scale[own] > 0.0)
-    used = np.count_nonzero(search.metric.scale)
+            channels.setdefault(name, np.zeros(residual.size, bool))[own] |= mask & (search.whiten.scale[own] > 0.0)
+    used = np.count_nonzero(search.whiten.scale)
     partial = [mask for mask in channels.values() if np.count_nonzero(mask) < used]
     partial.sort(key=lambda mask: -float(np.sum(residual[mask] ** 2)))
     for mask in partial[:MOST_CHANNELS]:
-        without = dataclasses.replace(search, masked=mask).fitted(NONE, u)
-        if without.chi_square <= float(chdtri(search.noise - np.count_nonzero(mask), FALSE_ALARM)):
+        without = dataclasses.replace(search, masked=mask).fitted(UNCHANGED, u)
+        if without.chi_square <= float(chdtri(search.noise_mean - np.count_nonzero(mask), FALSE_ALARM)):
             return without.x, mask
     return None
 
 
-def _alternatives(search: HypothesisSearch, points: Sequence[np.ndarray]) -> list[FittedHypothesis]:
+def _refits_of_alternatives(search: HypothesisSearch, points: Sequence[np.ndarray]) -> list[FittedHypothesis]:
     """Refits of the most likely alternatives to tests."""
     problem, tried = search.corrected.problem, list[tuple[float, int, int]]()
     known = (
@@ -661,7 +671,7 @@ def _alternatives(search: HypothesisSearch, points: Sequence[np.ndarray]) -> lis
                     and test.q is own.q and test.view_arguments[1:] == own.view_arguments[1:]
                 )  # fmt: skip
                 parts[k] = residual_of_test(test, views[k] if is_there else test.view(model))
-            whole = np.concatenate(parts) * search.metric.scale[: problem.data_rows]
+            whole = np.concatenate(parts) * search.whiten.scale[: problem.data_rows]
             tried.append((float(np.sum(np.nan_to_num(whole, nan=1e6) ** 2)), number, p))
     best = dict[int, int]()
     for _, number, p in sorted(tried):

@@ -1,5 +1,5 @@
-"""Estimate of a linear study by one linear step: its equations, diagnosis and status, and the search for the single
-error that explains the misfit of deflections or torques."""
+"""Estimate of a linear study by one linear step: its equations, diagnosis and status, and the search for the error, or
+the two errors, that explain the misfit of deflections or torques."""
 
 import dataclasses
 import itertools
@@ -25,23 +25,23 @@ from jaxmb.identify.assess.hypotheses import (
     Drops,
     FittedHypothesis,
     Hypothesis,
-    Metric,
-    Start,
+    PairStart,
+    Whitening,
     drops,
+    refits_of_pairs,
     single_and_common,
-    together,
 )
 from jaxmb.identify.assess.kinds import with_systematic_errors
 from jaxmb.identify.assess.model_errors import (
     EXPLAINS,
     Explanations,
     ModelError,
-    explains_half,
+    best_above_half,
     further_springs,
     group_rows,
     model_errors_text,
+    named_hypotheses,
     outlying_groups,
-    selected,
     with_hypotheses,
 )
 from jaxmb.identify.assess.remarks import INFLATED, body_remarks, outlier_remarks, tests_text, value_remarks
@@ -340,7 +340,7 @@ class LinearHypothesisSearch:
     model: Model
     """With further springs for deflections, and springs instead of locks."""
     machine: tuple[tuple[StatedError, MachineErrors], ...]
-    metric: Metric
+    whiten: Whitening
 
     def equations(self, tests: Mapping[int, Test], errors: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
         """Matrix and measured values in units of the covariance.
@@ -358,7 +358,7 @@ class LinearHypothesisSearch:
         rows = with_prior(self.linear.unknowns, linear_equations(model, study.free, own), study.problem.prior)
         scale = np.sqrt(self.linear.step.row_weights) / rows.std
         matrix, measured = np.nan_to_num(rows.matrix * scale[:, None]), np.nan_to_num(rows.measured * scale)
-        return self.metric(matrix), self.metric(measured)
+        return self.whiten(matrix), self.whiten(measured)
 
     def solved(self, tests: Mapping[int, Test], errors: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
         """Fitted unknowns and the residual in units of the covariance."""
@@ -376,8 +376,8 @@ class LinearHypothesisSearch:
         """
         error, errors = hypothesis.error, hypothesis.fitted
         if error is None:
-            x, residual = self.solved(hypothesis.tests, {})
-            return FittedHypothesis(hypothesis, x, float(residual @ residual), self.squares(residual))
+            x, residual = self.solved(hypothesis.alternatives, {})
+            return FittedHypothesis(hypothesis, x, float(residual @ residual), self.noise_squares(residual))
         typical = np.array([each.typical for each in errors])
 
         def of_sizes(sizes: np.ndarray) -> dict[str, float]:
@@ -387,7 +387,7 @@ class LinearHypothesisSearch:
             try:
                 return np.nan_to_num(self.solved({}, of_sizes(sizes))[1], nan=1e6)
             except OutOfReachError:
-                return np.full(self.metric.scale.size, 1e6)
+                return np.full(self.whiten.scale.size, 1e6)
 
         def secant(sizes: np.ndarray) -> np.ndarray:
             half = 0.5 * (error.step / error.typical or STEP * np.maximum(1.0, np.abs(sizes)))
@@ -416,11 +416,13 @@ class LinearHypothesisSearch:
         if residual @ residual > (1.0 - SAME) * costs[best]:
             sizes, residual = starts[best], residuals[best]
         x, _ = self.solved({}, of_sizes(sizes))
-        return FittedHypothesis(hypothesis, np.append(x, sizes), float(residual @ residual), self.squares(residual))
+        return FittedHypothesis(
+            hypothesis, np.append(x, sizes), float(residual @ residual), self.noise_squares(residual)
+        )
 
-    def squares(self, residual: np.ndarray) -> float:
+    def noise_squares(self, residual: np.ndarray) -> float:
         """Sum of squares, in units of the noise alone, of a residual in units of the covariance."""
-        return float(self.metric.squares(residual[:, None])[0])
+        return float(self.whiten.noise_squares(residual[:, None])[0])
 
 
 def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanations:
@@ -437,13 +439,13 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
         return Explanations()
     search, degrees = _search(estimate, linear)
     residual = search.solved({}, {})[1]
-    plain, estimated = float(residual @ residual), all(entry.source.noise_estimated for entry in study.fitted)
-    (likely, others), enough = _likely(search), float(chdtri(degrees, FALSE_ALARM))
+    chi_square, estimated = float(residual @ residual), all(entry.source.noise_estimated for entry in study.fitted)
+    (likely, others), noise_limit = _likely(search), float(chdtri(degrees, FALSE_ALARM))
     known = ((entry.name, entry.source.alternatives(entry.test, search.model)) for entry in study.fitted)
     alternatives = [Hypothesis(None, *each) for each in single_and_common(known)]
     found = list[FittedHypothesis]()
     for some in (likely, alternatives, others):
-        if not estimated and found and min(end.chi_square for end in found) <= enough:
+        if not estimated and found and min(end.chi_square for end in found) <= noise_limit:
             break  # another one leaves noise alone
         found += (end for end in map(search.fitted, some) if end.is_plausible)
     if not found:
@@ -459,27 +461,27 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
             known = np.column_stack([matrix, *(columns[:, keys.index(error.key)] for error in fitted)])
             return drops(residual, known, columns)
 
-        def fitted(both: Hypothesis, starts: Sequence[Start]) -> FittedHypothesis:
+        def fitted(both: Hypothesis, starts: Sequence[PairStart]) -> FittedHypothesis:
             return search.fitted(both, [sizes for _, sizes in starts])
 
-        found += together(found, errors, search.model, beside, fitted, enough)
+        found += refits_of_pairs(found, errors, search.model, beside, fitted, noise_limit)
     least = min(end.chi_square for end in found)
-    most = MOST_LEFT if is_doubtful or least <= enough else 1.0 - EXPLAINS
-    if estimated and min(end.squares for end in found) > most * search.squares(residual):
+    most = MOST_LEFT if is_doubtful or least <= noise_limit else 1.0 - EXPLAINS
+    if estimated and min(end.noise_squares for end in found) > most * search.noise_squares(residual):
         return Explanations()
     # an error may have increased the estimate of the noise
     noise = float(np.clip(least / degrees, 1e-300, 1.0)) if estimated else 1.0
     tried = len(_errors(search)) + len(found)
     found = [end._replace(chi_square=end.chi_square / noise) for end in found]
-    springs = further_springs(search.model, found, plain / noise, degrees, tried)
+    springs = further_springs(search.model, found, chi_square / noise, degrees, tried)
     chi_squares, sizes = [end.chi_square for end in found], [end.surprise for end in found]
-    named, explains = selected(chi_squares, sizes, plain / noise, degrees, enough, tried)
+    named, explains = named_hypotheses(chi_squares, sizes, chi_square / noise, degrees, noise_limit, tried)
 
     def values_of(end: FittedHypothesis) -> dict[str, float]:
         return study.free.named(linear.unknowns.decode(end.x[: study.free.size]))
 
     if not (named or estimated):
-        groups, best = _without_groups(search, plain, degrees), explains_half(found, plain, degrees, tried)
+        groups, best = _without_groups(search, chi_square, degrees), best_above_half(found, chi_square, degrees, tried)
         return Explanations(groups, springs, None if groups or best is None else values_of(best))
     machine = [error for error, _ in search.machine]
     errors = tuple(
@@ -491,21 +493,21 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
     return Explanations(errors, springs)
 
 
-def _without_groups(search: LinearHypothesisSearch, plain: float, degrees: float) -> tuple[ModelError, ...]:
+def _without_groups(search: LinearHypothesisSearch, chi_square: float, degrees: float) -> tuple[ModelError, ...]:
     """Load cases without which the residual is noise, with the values of a fit without them."""
     size, x = search.estimate.residual.size, np.zeros(0)
 
-    def fitted(kept: np.ndarray) -> tuple[Metric, np.ndarray, np.ndarray]:
+    def fitted(kept: np.ndarray) -> tuple[Whitening, np.ndarray, np.ndarray]:
         nonlocal x
-        own = dataclasses.replace(search, metric=search.metric.without(kept))
+        own = dataclasses.replace(search, whiten=search.whiten.of_rows(kept))
         x, residual = own.solved({}, {})
-        return own.metric, residual, own.equations({}, {})[0]
+        return own.whiten, residual, own.equations({}, {})[0]
 
     kept, names = outlying_groups(group_rows(search.estimate), np.ones(size), degrees, fitted)
     if not names:
         return ()
     residual, free = fitted(kept)[1], search.estimate.study.free
-    explains = min(1.0 - (float(residual @ residual) - degrees) / max(plain - degrees, 1e-300), 1.0)
+    explains = min(1.0 - (float(residual @ residual) - degrees) / max(chi_square - degrees, 1e-300), 1.0)
     values = search.linear.unknowns.decode(x[: free.size])
     return (ModelError(f"excluding {' and '.join(names)}", explains, free.named(values)),)
 
@@ -537,7 +539,7 @@ def _search(estimate: Estimate, linear: LinearSystem) -> tuple[LinearHypothesisS
         effects = np.pad(np.concatenate([budget.columns, budget.curvature], axis=1), below)
     used = variances > 0.0
     degrees = float(np.sum(1.0 / lengths[used])) - scaled_svd(np.asarray(estimate.jacobian), RANK_TOLERANCE).rank
-    return LinearHypothesisSearch(estimate, linear, model, known, Metric(variances, effects)), max(degrees, 1.0)
+    return LinearHypothesisSearch(estimate, linear, model, known, Whitening(variances, effects)), max(degrees, 1.0)
 
 
 def _errors(search: LinearHypothesisSearch) -> list[StatedError]:

@@ -1,4 +1,5 @@
-"""Search for the single error, in the description of a machine or its tests, that explains the misfit of a fit."""
+"""Search for the error, or the two errors, in the description of a machine or its tests that explain the misfit of a
+fit."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -15,15 +16,15 @@ from jaxmb.identify.assess.hypotheses import (
     EXPLAINS,
     LINEAR,
     MOST_NAMED,
-    NONE,
+    UNCHANGED,
     FittedHypothesis,
     HypothesisSearch,
-    Metric,
+    Whitening,
     drops,
-    from_draws,
-    prior,
-    refitted,
-    without_tests,
+    fits_without_tests,
+    refitted_hypotheses,
+    size_penalty,
+    with_random_starts,
 )
 from jaxmb.identify.estimation.identifiability import (
     RANK_TOLERANCE,
@@ -36,7 +37,7 @@ from jaxmb.identify.estimation.identifiability import (
 from jaxmb.identify.estimation.least_squares import host_minimum
 from jaxmb.identify.estimation.variance_components import ERROR_RATE
 from jaxmb.identify.experiments.components import own_names
-from jaxmb.identify.experiments.machine_errors import FURTHER, compliance_key, rocking
+from jaxmb.identify.experiments.machine_errors import FURTHER, compliance_key, rocking_pairs
 from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.fit.problem import is_large, on_some_lines
@@ -141,19 +142,23 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
     variances = scatter * estimate.row_weights
     degrees = float(np.sum(variances > 0.0) - jacobian_svd(estimate.jacobian).rank)
     effects = _effects(blocks, size, std)[:, std.any(axis=0)]
-    search = HypothesisSearch(corrected, Metric(variances, effects, corrected.problem.row_slices), degrees)
-    unchanged = search.fitted(NONE, u)
-    plain, chi_square, lower = unchanged.x, unchanged.chi_square, _lower_minimum(search, u, unchanged)
+    search = HypothesisSearch(corrected, Whitening(variances, effects, corrected.problem.row_slices), degrees)
+    unchanged = search.fitted(UNCHANGED, u)
+    chi_square, lower = unchanged.chi_square, _lower_minimum(search, u, unchanged)
     is_normal, exceeds = chi_square <= float(chdtri(degrees, ERROR_RATE)), bool(goodness.beyond_tolerance)
     if is_normal and not exceeds and (contradiction or is_lowered):
         hidden = contradiction or significant  # a part of a sum of squares that is normal as a whole
-        search = dataclasses.replace(search, noise=max(chi_square - hidden, 1.0), allowance=(1.0 - EXPLAINS) * hidden)
+        search = dataclasses.replace(
+            search, noise_mean=max(chi_square - hidden, 1.0), allowance=(1.0 - EXPLAINS) * hidden
+        )
     elif is_normal and (lower or not exceeds):
         return Explanations(lower)
     start = np.asarray(study.free.encode(study.start.values))
-    refits = refitted(search, [plain, *without_tests(search, plain), start], chi_square, goodness.beyond_tolerance)
+    refits = refitted_hypotheses(
+        search, [unchanged.x, *fits_without_tests(search, unchanged.x), start], chi_square, goodness.beyond_tolerance
+    )
     if goodness.not_reproduced:
-        refits = from_draws(search, refits, estimate.seed)
+        refits = with_random_starts(search, refits, estimate.seed)
     found = [end for end in refits if end.is_plausible and search.reproduces(end)]
     if found and not is_doubtful:
         likely = min(found, key=lambda end: end.chi_square)
@@ -161,12 +166,12 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
             corrected, study, likely.hypothesis.error, likely.size
         ):
             return Explanations(lower)
-    named = (_reported(search, plain, chi_square, found) if found else ()) or lower
+    named = (_named_errors(search, unchanged.x, chi_square, found) if found else ()) or lower
     if not named and search.allowance is None:
-        named = _single_lines(estimate, search, (plain, start), chi_square)
-        named = named or _movement(estimate, search, plain, chi_square)
+        named = _outliers(estimate, search, (unchanged.x, start), chi_square)
+        named = named or _displacement_between_rows(estimate, search, unchanged.x, chi_square)
     springs = further_springs(corrected.model, found, chi_square, degrees, len(corrected.errors))
-    best = explains_half(found, chi_square, search.noise, len(corrected.errors))
+    best = best_above_half(found, chi_square, search.noise_mean, len(corrected.errors))
     best = None if named or search.allowance is not None else best
     return Explanations(named, springs, best and study.free.named(study.free.values(best.x[:size])))
 
@@ -244,50 +249,57 @@ def _largest_drop(
     jacobian = np.concatenate([block.jacobian[:, :size] for block in short])
     ends = np.cumsum([len(block.residual) for block in short]).tolist()
     tests = list(map(slice, [0, *ends], ends))
-    of_noise = Metric(np.ones(residual.size), _effects(short, size, std)[:, tolerated], tests)
+    of_noise = Whitening(np.ones(residual.size), _effects(short, size, std)[:, tolerated], tests)
     columns = _effects(short, size, np.ones_like(std))[:, ~tolerated]
     return float(np.max(drops(of_noise(residual), of_noise(jacobian), of_noise(columns))[1], initial=0.0))
 
 
 def further_springs(
-    model: Model, found: Sequence[FittedHypothesis], plain: float, noise: float, tried: int
+    model: Model, found: Sequence[FittedHypothesis], chi_square: float, degrees: float, tried: int
 ) -> tuple[FurtherSpring, ...]:
     """Further springs that significantly lower the residual, by more than a tenth of the misfit, the best first.
 
     Args:
         model: with further springs.
         found: refitted hypotheses.
-        plain: sum of squares without any.
-        noise: degrees of freedom.
+        chi_square: sum of squares without any.
+        degrees: of freedom.
         tried: number of errors that could have been refitted.
     """
     least, springs = float(chdtri(1, ERROR_RATE / tried)), list[FurtherSpring]()
-    turns = dict(zip(model.coordinates, model.revolute, strict=True)) | dict.fromkeys(rocking(model), True)
+    turns = dict(zip(model.coordinates, model.revolute, strict=True)) | dict.fromkeys(rocking_pairs(model), True)
     places = {compliance_key(name): name for name in turns if name.startswith(FURTHER)}
     for end in sorted(found, key=lambda end: end.chi_square):
-        drop, (error, size) = plain - end.chi_square, end.errors[0] if len(end.errors) == 1 else (None, 0.0)
-        explains = min(drop / max(plain - noise, least), 1.0)
+        drop, (error, size) = chi_square - end.chi_square, end.errors[0] if len(end.errors) == 1 else (None, 0.0)
+        explains = min(drop / max(chi_square - degrees, least), 1.0)
         if error is not None and error.key in places and size > 0.0 and drop > least and explains > LINEAR:
             place = places[error.key]
             springs.append(FurtherSpring(place, 1.0 / size, "N m/rad" if turns[place] else "N/m", explains))
     return tuple(springs)
 
 
-def explains_half(found: Sequence[FittedHypothesis], plain: float, noise: float, tried: int) -> FittedHypothesis | None:
+def best_above_half(
+    found: Sequence[FittedHypothesis], chi_square: float, noise_mean: float, tried: int
+) -> FittedHypothesis | None:
     """The hypothesis that explains most of a misfit; None where that is less than half of it, or insignificant.
 
     Args:
         found: refitted hypotheses.
-        plain: sum of squares without any.
-        noise: degrees of freedom.
+        chi_square: sum of squares without any.
+        noise_mean: expected sum of squares of noise alone.
         tried: number of hypotheses.
     """
     best, least = min(found, key=lambda end: end.chi_square, default=None), float(chdtri(1, ERROR_RATE / tried))
-    return None if best is None or plain - best.chi_square < max(HALF * (plain - noise), least) else best
+    return None if best is None or chi_square - best.chi_square < max(HALF * (chi_square - noise_mean), least) else best
 
 
-def selected(
-    chi_squares: Sequence[float], sizes: Sequence[float], plain: float, noise: float, enough: float, tried: int
+def named_hypotheses(
+    chi_squares: Sequence[float],
+    sizes: Sequence[float],
+    chi_square: float,
+    noise_mean: float,
+    noise_limit: float,
+    tried: int,
 ) -> tuple[list[int], float]:
     """Indices of the hypotheses that explain a misfit, the most plausible first, and the explained part of the misfit.
 
@@ -299,45 +311,50 @@ def selected(
     Args:
         chi_squares: sum of squares of each refit.
         sizes: of each error over its typical size; 0 for an alternative.
-        plain: without a hypothesis.
-        noise: degrees of freedom.
-        enough: largest sum of squares of noise alone.
+        chi_square: without a hypothesis.
+        noise_mean: expected sum of squares of noise alone.
+        noise_limit: largest sum of squares of noise alone.
         tried: number of hypotheses.
     """
     best, least = min(chi_squares), float(chdtri(1, ERROR_RATE / tried))
-    explains = 1.0 - max(best - noise, 0.0) / max(plain - noise, least)
-    if plain - best < least or not (best <= enough or explains >= EXPLAINS):
+    explains = 1.0 - max(best - noise_mean, 0.0) / max(chi_square - noise_mean, least)
+    if chi_square - best < least or not (best <= noise_limit or explains >= EXPLAINS):
         return [], explains
-    within = float(chdtri(1, ERROR_RATE)) * max(best / noise, 1.0)
+    within = float(chdtri(1, ERROR_RATE)) * max(best / noise_mean, 1.0)
     near = [k for k in np.argsort(np.abs(sizes), kind="stable").tolist() if chi_squares[k] <= best + within]
-    scores = {k: chi_squares[k] + prior(sizes[k]) for k in near}
+    scores = {k: chi_squares[k] + size_penalty(sizes[k]) for k in near}
     return [k for k in near if scores[k] <= min(scores.values()) + within][:MOST_NAMED], explains
 
 
-def _reported(
+def _named_errors(
     search: HypothesisSearch, u: np.ndarray, chi_square: float, found: Sequence[FittedHypothesis]
 ) -> tuple[ModelError, ...]:
     """The hypotheses that explain the misfit, the most plausible first."""
     chi_squares, corrected = [end.chi_square for end in found], search.corrected
     free = corrected.problem.free
-    named, explains = selected(
-        chi_squares, [end.surprise for end in found], chi_square, search.noise, search.enough, len(corrected.errors)
+    named, explains = named_hypotheses(
+        chi_squares,
+        [end.surprise for end in found],
+        chi_square,
+        search.noise_mean,
+        search.noise_limit,
+        len(corrected.errors),
     )
     if not named:
         return ()
-    refit = search.fitted(NONE, found[int(np.argmin(chi_squares))].x[: search.size])
+    refit = search.fitted(UNCHANGED, found[int(np.argmin(chi_squares))].x[: search.size])
     least, lower = min(chi_squares), refit.chi_square
-    as_good = lower <= least + float(chdtri(1, ERROR_RATE)) * max(least / search.noise, 1.0)
-    if as_good and selected([lower], [0.0], chi_square, search.noise, search.enough, 1)[0]:
-        slopes = search.state(NONE, refit.x)[1]
+    as_good = lower <= least + float(chdtri(1, ERROR_RATE)) * max(least / search.noise_mean, 1.0)
+    if as_good and named_hypotheses([lower], [0.0], chi_square, search.noise_mean, search.noise_limit, 1)[0]:
+        slopes = search.state(UNCHANGED, refit.x)[1]
         text = _minimum_text(free, u, refit.x)
-        return (_with_values(free, text, explains, refit.x, slopes, lower / search.noise),)
+        return (_model_error(free, text, explains, refit.x, slopes, lower / search.noise_mean),)
     machine = corrected.errors[: corrected.of_machine]
     return tuple(
         dataclasses.replace(
-            _with_values(
+            _model_error(
                 free, end.text, explains, end.x[: search.size], search.state(*end[:2])[1],
-                end.chi_square / search.noise,
+                end.chi_square / search.noise_mean,
             ),
             of_machine=end.is_among(machine), is_hidden=search.allowance is not None,
         )
@@ -345,7 +362,7 @@ def _reported(
     )  # fmt: skip
 
 
-def _with_values(
+def _model_error(
     free: FreeParameters, text: str, explains: float, u: np.ndarray, jacobian: Float[np.ndarray, "m k"], ratio: float
 ) -> ModelError:
     """A model error with the values of a fit with it; the first columns of the Jacobian are those of u.
@@ -360,13 +377,13 @@ def _with_values(
 
 def _lower_minimum(search: HypothesisSearch, u: np.ndarray, end: FittedHypothesis) -> tuple[ModelError, ...]:
     """The minimum in which a fit with the description unchanged ends, where it explains most of the misfit at u."""
-    before, slopes = search.state(NONE, u)[0], search.state(NONE, end.x)[1]
-    excess = float(before @ before) - search.noise
-    explains = min(1.0 - (end.chi_square - search.noise) / max(excess, 1e-300), 1.0)
-    if not (explains >= EXPLAINS and excess > search.noise and search.cost(end.x) < search.cost(u)):
+    before, slopes = search.state(UNCHANGED, u)[0], search.state(UNCHANGED, end.x)[1]
+    excess = float(before @ before) - search.noise_mean
+    explains = min(1.0 - (end.chi_square - search.noise_mean) / max(excess, 1e-300), 1.0)
+    if not (explains >= EXPLAINS and excess > search.noise_mean and search.cost(end.x) < search.cost(u)):
         return ()
-    free, ratio = search.corrected.problem.free, end.chi_square / search.noise
-    return (_with_values(free, _minimum_text(free, u, end.x), explains, end.x, slopes, ratio),)
+    free, ratio = search.corrected.problem.free, end.chi_square / search.noise_mean
+    return (_model_error(free, _minimum_text(free, u, end.x), explains, end.x, slopes, ratio),)
 
 
 def _minimum_text(free: FreeParameters, u: np.ndarray, lower: np.ndarray) -> str:
@@ -376,7 +393,7 @@ def _minimum_text(free: FreeParameters, u: np.ndarray, lower: np.ndarray) -> str
     return f"a lower minimum of the cost that the search did not find, with {near},"
 
 
-def _single_lines(
+def _outliers(
     estimate: Estimate, search: HypothesisSearch, starts: Sequence[np.ndarray], chi_square: float
 ) -> tuple[ModelError, ...]:
     """Outlier lines, rows and load cases, where the residual without them is noise."""
@@ -389,25 +406,25 @@ def _single_lines(
                 texts.append(f"{test.lines.lines_text(outliers)} of {display_name(test.name)} (robust = true)")
     ends = list[FittedHypothesis]()
 
-    def fitted(mask: np.ndarray) -> tuple[Metric, np.ndarray, np.ndarray]:
-        own = dataclasses.replace(search, metric=search.metric.without(mask))
-        ends.append(min((own.fitted(NONE, start) for start in starts), key=lambda end: end.chi_square))
-        return own.metric, *own.state(NONE, ends[-1].x)
+    def fitted(mask: np.ndarray) -> tuple[Whitening, np.ndarray, np.ndarray]:
+        own = dataclasses.replace(search, whiten=search.whiten.of_rows(mask))
+        ends.append(min((own.fitted(UNCHANGED, start) for start in starts), key=lambda end: end.chi_square))
+        return own.whiten, *own.state(UNCHANGED, ends[-1].x)
 
-    kept, names = outlying_groups(group_rows(estimate), kept, search.noise, fitted)
+    kept, names = outlying_groups(group_rows(estimate), kept, search.noise_mean, fitted)
     texts += names
     if not texts:
         return ()
     if not names:
         fitted(kept)
     end, free = ends[-1], search.corrected.problem.free
-    noise = search.noise - float(np.sum((search.metric.scale > 0.0) & (kept == 0.0)))
-    explains = min(1.0 - (end.chi_square - noise) / max(chi_square - search.noise, 1e-300), 1.0)
+    degrees = search.noise_mean - float(np.sum((search.whiten.scale > 0.0) & (kept == 0.0)))
+    explains = min(1.0 - (end.chi_square - degrees) / max(chi_square - search.noise_mean, 1e-300), 1.0)
     if explains < EXPLAINS:
         return ()
-    slopes = dataclasses.replace(search, metric=search.metric.without(kept)).state(NONE, end.x)[1]
-    ratio = end.chi_square / max(noise, 1.0)
-    return (_with_values(free, f"excluding {' and '.join(texts)}", explains, end.x, slopes, ratio),)
+    slopes = dataclasses.replace(search, whiten=search.whiten.of_rows(kept)).state(UNCHANGED, end.x)[1]
+    ratio = end.chi_square / max(degrees, 1.0)
+    return (_model_error(free, f"excluding {' and '.join(texts)}", explains, end.x, slopes, ratio),)
 
 
 def group_rows(estimate: Estimate) -> list[tuple[Int[np.ndarray, "k"], str]]:
@@ -425,8 +442,8 @@ MOST_GROUPS, LEAST_GROUPS = 3, 6
 
 
 def outlying_groups(
-    groups: Sequence[tuple[Int[np.ndarray, "k"], str]], kept: Float[np.ndarray, "m"], noise: float,
-    fitted: Callable[[Float[np.ndarray, "m"]], tuple[Metric, Float[np.ndarray, "m"], Float[np.ndarray, "m d"]]],
+    groups: Sequence[tuple[Int[np.ndarray, "k"], str]], kept: Float[np.ndarray, "m"], degrees: float,
+    fitted: Callable[[Float[np.ndarray, "m"]], tuple[Whitening, Float[np.ndarray, "m"], Float[np.ndarray, "m d"]]],
 ) -> tuple[Float[np.ndarray, "m"], list[str]]:  # fmt: skip
     """Rows without outlying groups, 1 where they are kept, and the texts of these groups; none where leaving out a few
     groups does not leave noise alone.
@@ -437,30 +454,30 @@ def outlying_groups(
     Args:
         groups: rows of each, and its text.
         kept: rows before.
-        noise: expected sum of squares of all rows.
-        fitted: returns the metric, the residual and the Jacobian in it of a fit of some rows.
+        degrees: of freedom with all rows.
+        fitted: returns the whitening, and the whitened residual and Jacobian of a fit of some rows.
     """
     before, names, most = kept, list[str](), min(MOST_GROUPS, len(groups) // LEAST_GROUPS)
     if most:
-        scale, residual, jacobian = fitted(kept)
+        whiten, residual, jacobian = fitted(kept)
     while len(names) < most:
         svd = scaled_svd(jacobian, RANK_TOLERANCE)
         rest, drop = svd.beside(residual), np.zeros(len(groups))
         for k, (rows, _) in enumerate(groups):
-            own = rows[scale.scale[rows] > 0.0]
-            columns = scale((np.arange(residual.size)[:, None] == own).astype(float))
+            own = rows[whiten.scale[rows] > 0.0]
+            columns = whiten((np.arange(residual.size)[:, None] == own).astype(float))
             drop[k] = np.sum((np.linalg.qr(svd.beside(columns))[0].T @ rest) ** 2)
         rows, text = groups[int(np.argmax(drop))]
         kept = np.where(np.isin(np.arange(kept.size), rows), 0.0, kept)
         names.append(text)
-        scale, residual, jacobian = fitted(kept)
-        degrees = noise - float(np.sum(before > kept))
-        if degrees > 0.0 and float(residual @ residual) <= float(chdtri(degrees, FALSE_ALARM)):
+        whiten, residual, jacobian = fitted(kept)
+        left = degrees - float(np.sum(before > kept))
+        if left > 0.0 and float(residual @ residual) <= float(chdtri(left, FALSE_ALARM)):
             return kept, names
     return before, []
 
 
-def _movement(
+def _displacement_between_rows(
     estimate: Estimate, search: HypothesisSearch, u: Float[np.ndarray, "d"], chi_square: float
 ) -> tuple[ModelError, ...]:
     """The station of a pose test, or the point whose position on its body is free, that was displaced between two of
@@ -472,8 +489,8 @@ def _movement(
     study, size, corrected = estimate.study, search.size, search.corrected
     zero, every, free = np.zeros(len(corrected.errors)), np.arange(search.size), study.free
     residual, jacobian = corrected.state(u, zero, every)
-    svd = scaled_svd(search.metric(jacobian), RANK_TOLERANCE)
-    rest, found = svd.beside(search.metric(residual)), list[tuple[float, np.ndarray, np.ndarray, str]]()
+    svd = scaled_svd(search.whiten(jacobian), RANK_TOLERANCE)
+    rest, found = svd.beside(search.whiten(residual)), list[tuple[float, np.ndarray, np.ndarray, str]]()
     for rows, entry in zip(study.problem.row_slices, study.fitted, strict=True):
         group, names = entry.source.groups(entry.test)
         if not hasattr(entry.test, "stations"):
@@ -493,7 +510,7 @@ def _movement(
             for i in range(MOST_GROUPS, own.size - MOST_GROUPS - 1):
                 behind = np.zeros(residual.size, dtype=bool)
                 behind[rows] = np.isin(group, own[i + 1 :])
-                moved = svd.beside(search.metric(jacobian[:, columns] * behind[:, None]))
+                moved = svd.beside(search.whiten(jacobian[:, columns] * behind[:, None]))
                 drop = float(np.sum((np.linalg.qr(moved)[0].T @ rest) ** 2))
                 where = f"{what} of {display_name(entry.name)}", names[own[i]], names[own[i + 1]]
                 found.append((drop, columns, behind, "{} that moved by {{}} between {} and {}".format(*where)))
@@ -511,14 +528,14 @@ def _movement(
         own = np.where(behind[:, None], after[:, columns], 0.0)
         slopes = np.where(behind[:, None], after, before)
         slopes[:, columns] -= own
-        return search.metric(np.where(behind, second, first)), search.metric(np.concatenate([slopes, own], axis=1))
+        return search.whiten(np.where(behind, second, first)), search.whiten(np.concatenate([slopes, own], axis=1))
 
     anywhere = np.full(columns.size, np.inf)
     lower, upper = np.append(free.lower, -anywhere), np.append(free.upper, anywhere)
     y, of_end = host_minimum(state, np.append(u, u[columns]), lower, upper)
-    least, noise = float(of_end @ of_end), search.noise - columns.size
-    explains = 1.0 - max(least - noise, 0.0) / max(chi_square - noise, 1e-300)
-    is_explained = least <= float(chdtri(noise, FALSE_ALARM)) or explains >= EXPLAINS
+    least, degrees = float(of_end @ of_end), search.noise_mean - columns.size
+    explains = 1.0 - max(least - degrees, 0.0) / max(chi_square - degrees, 1e-300)
+    is_explained = least <= float(chdtri(degrees, FALSE_ALARM)) or explains >= EXPLAINS
     if not is_explained or chi_square - least <= float(chdtri(columns.size, ERROR_RATE / len(found))):
         return ()
     one, other = (np.asarray(free.values(v))[columns] for v in (y[:size], with_other(y)))
@@ -526,7 +543,7 @@ def _movement(
     if columns.size > 3:
         own, there = (rotation_by(jax.device_put(pose[3:])) for pose in (one, other))
         by += f" and {1e3 * float(np.linalg.norm(rotation_vector(own.T @ there))):.3g} mrad"
-    return (_with_values(free, text.format(by), explains, y[:size], state(y)[1], least / noise),)
+    return (_model_error(free, text.format(by), explains, y[:size], state(y)[1], least / degrees),)
 
 
 def with_hypotheses(estimate: Estimate, found: Explanations) -> Estimate:

@@ -261,7 +261,7 @@ def _of_coordinates(
                 right._replace(rotor_inertia=_at(right.rotor_inertia, i)),
             )
     # last: where one of a pair has no effect, as in a plane, the other one is named
-    for name, pair in rocking(model).items():
+    for name, pair in rocking_pairs(model).items():
         both = np.isin(np.arange(right.compliance.size), pair).astype(float)
         yield from _missing_spring(right, name, "N m/rad", typical, both)
 
@@ -561,7 +561,7 @@ FURTHER = ("an elastic foundation", "a further elastic coordinate")
 """Beginnings of the names of coordinates that `with_further_springs` adds."""
 
 
-def rocking(model: Model) -> dict[str, tuple[int, int]]:
+def rocking_pairs(model: Model) -> dict[str, tuple[int, int]]:
     """Pairs of further springs that yield alike, by name: a foundation about X and Y, and a bearing of a joint on the
     ground about two directions across its axis. Neither spring explains such a compliance alone."""
     names, (about_x, about_y, about_z) = model.coordinates, (f"{FURTHER[0]} about {axis}" for axis in "XYZ")

@@ -10,10 +10,10 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from jaxmb.identify.assess.estimate import jackknife_covariance
-from jaxmb.identify.assess.hypotheses import FittedHypothesis, Hypothesis, Metric, drops
+from jaxmb.identify.assess.hypotheses import FittedHypothesis, Hypothesis, Whitening, drops
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.linear_estimate import _likely
-from jaxmb.identify.assess.model_errors import ModelError, explains_half, model_errors_text, selected
+from jaxmb.identify.assess.model_errors import ModelError, best_above_half, model_errors_text, named_hypotheses
 from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.parameters.model_parameters import parameters, set_parameters
 from jaxmb.mechanics.kinematics import frame_pose
@@ -173,9 +173,9 @@ def test_a_search_ends_where_an_alternative_has_no_equations_of_some_parameters(
 def test_an_insignificant_hypothesis_explains_no_half_of_a_misfit():
     """Also where there is no misfit, half of which any decrease would be."""
     ends = [FittedHypothesis(Hypothesis(), np.zeros(1), chi_square) for chi_square in (99.0, 97.0)]
-    assert explains_half(ends, 100.0, 110.0, 50) is None
-    assert explains_half(ends, 150.0, 60.0, 50) is ends[1]
-    assert explains_half(ends, 150.0, 30.0, 50) is None
+    assert best_above_half(ends, 100.0, 110.0, 50) is None
+    assert best_above_half(ends, 150.0, 60.0, 50) is ends[1]
+    assert best_above_half(ends, 150.0, 30.0, 50) is None
 
 
 def test_values_beyond_their_bounds_explain_no_misfit(tmp_path):
@@ -248,10 +248,10 @@ def test_a_metric_is_the_inverse_root_of_a_covariance(tests):
     draw = np.random.default_rng(1)
     variances, effects = draw.uniform(0.5, 2.0, size=7), draw.normal(size=(7, 6))
     effects[4:, :2], effects[:4, 2:4], effects[6, 2:4], effects[:, 5] = 0.0, 0.0, 0.0, 0.0
-    metric, covariance = Metric(variances, effects, tests), np.diag(variances) + effects @ effects.T
+    metric, covariance = Whitening(variances, effects, tests), np.diag(variances) + effects @ effects.T
     root = metric(np.eye(7))
     np.testing.assert_allclose(root.T @ root, np.linalg.inv(covariance), rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(metric.squares(root), 1.0 / variances, rtol=1e-9)
+    np.testing.assert_allclose(metric.noise_squares(root), 1.0 / variances, rtol=1e-9)
     kept = np.array([1.0, 1.0, 0.0, 1.0, 0.0, 1.0, 1.0])
     of_kept, inside = metric.without(kept)(np.eye(7)), np.ix_(kept > 0.0, kept > 0.0)
     np.testing.assert_allclose((of_kept.T @ of_kept)[inside], np.linalg.inv(covariance[inside]), rtol=1e-9, atol=1e-12)
@@ -279,9 +279,9 @@ def test_the_drop_of_an_error_is_that_of_its_fit():
     """Also with the effects of tolerances at another point, such as the start of a ranking at the best refit."""
     draw = np.random.default_rng(2)
     residual, jacobian, columns = draw.normal(size=9), draw.normal(size=(9, 2)), draw.normal(size=(9, 3))
-    whiten = Metric(np.ones(9), draw.normal(size=(9, 3)) * np.array([0.5, 2.0, 30.0]))
+    whiten = Whitening(np.ones(9), draw.normal(size=(9, 3)) * np.array([0.5, 2.0, 30.0]))
     own, slopes, errors = whiten(residual), whiten(jacobian), whiten(columns)
-    np.testing.assert_allclose(whiten.squares(errors), np.sum(columns**2, axis=0), rtol=1e-10)
+    np.testing.assert_allclose(whiten.noise_squares(errors), np.sum(columns**2, axis=0), rtol=1e-10)
     rest, less, sizes = drops(own, slopes, errors)
     assert rest == pytest.approx(np.linalg.lstsq(slopes, own, rcond=None)[1][0], rel=1e-9)
     for k in range(3):
@@ -292,12 +292,12 @@ def test_the_drop_of_an_error_is_that_of_its_fit():
 
 def test_equivalent_hypotheses_are_one_group():
     sizes = [1.0, -2.0, 3.0, 1.0]
-    assert selected([130.0, 102.0, 100.0, 500.0], sizes, 1000.0, 100.0, 150.0, 50) == (
+    assert named_hypotheses([130.0, 102.0, 100.0, 500.0], sizes, 1000.0, 100.0, 150.0, 50) == (
         [1, 2],
         1.0,
     )  # the smaller one first
-    assert selected([995.0], [1.0], 1000.0, 990.0, 999.0, 50)[0] == []  # no significant decrease
-    assert selected([600.0], [1.0], 1000.0, 100.0, 150.0, 50)[0] == []  # explains half of the misfit
+    assert named_hypotheses([995.0], [1.0], 1000.0, 990.0, 999.0, 50)[0] == []  # no significant decrease
+    assert named_hypotheses([600.0], [1.0], 1000.0, 100.0, 150.0, 50)[0] == []  # explains half of the misfit
 
 
 def test_a_group_comes_with_the_measurement_that_separates_it():

@@ -13,17 +13,17 @@ import pytest
 from jaxmb.identify.assess.budget import DescribedTests
 from jaxmb.identify.assess.corrected import Corrected
 from jaxmb.identify.assess.hypotheses import (
-    NONE,
+    UNCHANGED,
     FittedHypothesis,
     Hypothesis,
     HypothesisSearch,
-    Metric,
-    _expected,
-    from_draws,
-    refitted,
+    Whitening,
+    _expected_chi_squares,
+    refitted_hypotheses,
+    with_random_starts,
 )
 from jaxmb.identify.assess.identify import identify
-from jaxmb.identify.assess.model_errors import Explanations, _is_tolerated, _reported, further_springs, model_errors
+from jaxmb.identify.assess.model_errors import Explanations, _is_tolerated, _named_errors, further_springs, model_errors
 from jaxmb.identify.assess.saved import load_result, write_result
 from jaxmb.identify.experiments.machine_errors import FURTHER, with_further_springs
 from jaxmb.identify.experiments.tolerances import StatedError
@@ -301,8 +301,8 @@ def test_an_error_beyond_a_rise_of_its_residual_is_found():
     corrected = types.SimpleNamespace(
         model=build_model(MACHINE), problem=problem, errors=errors, state=state, residuals=at_points(state)
     )
-    search = HypothesisSearch(corrected, Metric(np.ones(200), np.zeros((200, 0))), 199.0)
-    (found,) = refitted(search, [np.zeros(1)], search.fitted(NONE, np.zeros(1)).chi_square, ())
+    search = HypothesisSearch(corrected, Whitening(np.ones(200), np.zeros((200, 0))), 199.0)
+    (found,) = refitted_hypotheses(search, [np.zeros(1)], search.fitted(UNCHANGED, np.zeros(1)).chi_square, ())
     assert found.size == pytest.approx(20.0, abs=0.2)
 
 
@@ -313,8 +313,8 @@ def refits(errors, state, bound):
     corrected = types.SimpleNamespace(
         model=build_model(MACHINE), problem=problem, errors=errors, state=state, residuals=at_points(state)
     )
-    search = HypothesisSearch(corrected, Metric(np.ones(200), np.zeros((200, 0))), 199.0)
-    return refitted(search, [np.zeros(1)], search.fitted(NONE, np.zeros(1)).chi_square, ())
+    search = HypothesisSearch(corrected, Whitening(np.ones(200), np.zeros((200, 0))), 199.0)
+    return refitted_hypotheses(search, [np.zeros(1)], search.fitted(UNCHANGED, np.zeros(1)).chi_square, ())
 
 
 def test_an_angle_is_found_that_is_far_off():
@@ -370,27 +370,27 @@ def stuck_search(gain):
     )  # fmt: skip
     problem = types.SimpleNamespace(free=free, row_slices=(), tests=())
     corrected = types.SimpleNamespace(problem=problem, errors=errors, state=state, of_machine=1)
-    search = HypothesisSearch(corrected, Metric(np.ones(300), np.zeros((300, 0))), 299.0)
+    search = HypothesisSearch(corrected, Whitening(np.ones(300), np.zeros((300, 0))), 299.0)
     return search, search.fitted(Hypothesis(errors[1]), np.zeros(2))
 
 
 def test_an_error_is_refitted_from_starts_far_from_a_fit_in_a_local_minimum():
     """An error of the machine whose effect is the same at one point does not replace it."""
     search, stuck = stuck_search(1.0)
-    _, distinct, _ = _expected(search, [np.zeros(1), np.full(1, 0.3)], None)
+    _, distinct, _ = _expected_chi_squares(search, [np.zeros(1), np.full(1, 0.3)], None)
     assert distinct.all()
-    assert stuck.chi_square > 10.0 * search.noise
-    (found,) = from_draws(search, [stuck], 0)
+    assert stuck.chi_square > 10.0 * search.noise_mean
+    (found,) = with_random_starts(search, [stuck], 0)
     np.testing.assert_allclose(found.x, [0.9, 1.0], atol=0.05)
-    assert [error.text.split()[0] for error in _reported(search, np.zeros(1), 1e5, [found])] == ["gain"]
+    assert [error.text.split()[0] for error in _named_errors(search, np.zeros(1), 1e5, [found])] == ["gain"]
 
 
 def test_a_local_minimum_without_an_error_is_no_error():
     """Refits from random starts leave noise alone there, with errors of about 0."""
     search, stuck = stuck_search(0.0)
-    (found,) = from_draws(search, [stuck], 0)
-    assert found.chi_square < 1.2 * search.noise
-    (reported,) = _reported(search, np.zeros(1), 1e5, [found])
+    (found,) = with_random_starts(search, [stuck], 0)
+    assert found.chi_square < 1.2 * search.noise_mean
+    (reported,) = _named_errors(search, np.zeros(1), 1e5, [found])
     assert "minimum" in reported.text
 
 
@@ -554,7 +554,7 @@ def test_further_springs_by_what_they_leave():
 def test_further_springs_are_ranked(tmp_path, monkeypatch):
     """With a loss factor far from those of the joints, with which a fifth of the misfit would remain; also where noise
     alone may be as large."""
-    monkeypatch.setattr(HypothesisSearch, "enough", property(lambda search: 100.0 * search.noise))
+    monkeypatch.setattr(HypothesisSearch, "noise_limit", property(lambda search: 100.0 * search.noise_mean))
     result = identify(study(tmp_path, on_foundation(4e5, 2000.0)))
     assert result.metrics.model_errors[0].text.startswith("an elastic foundation along Z, of a stiffness of ")
     write_result(result, tmp_path)
@@ -655,9 +655,9 @@ def test_errors_of_single_tests_are_searched_in_their_rows(tmp_path, monkeypatch
     monkeypatch.setattr(module, "MOST_TESTS", 1)
     made = study(tmp_path, step=2.0, offset=0.05)
     corrected, rows = Corrected.of(made, made.model), made.problem.data_rows
-    search = HypothesisSearch(corrected, Metric(np.full(rows, 4.0), np.zeros((rows, 0))), rows)
+    search = HypothesisSearch(corrected, Whitening(np.full(rows, 4.0), np.zeros((rows, 0))), rows)
     u = np.asarray(made.free.encode(made.start.values))
-    parts = module._in_single_tests(search, u)
+    parts = module._searches_in_single_tests(search, u)
     assert len(parts) == len(made.problem.tests)
     for (numbers, part), test in zip(parts, made.problem.tests, strict=True):
         keys = [corrected.errors[k].key for k in numbers]

@@ -9,7 +9,7 @@ import scipy
 import tomli_w
 
 import jaxmb
-from jaxmb.identify.assess.hypotheses import Hypothesis, Metric
+from jaxmb.identify.assess.hypotheses import Hypothesis, Whitening
 from jaxmb.identify.assess.linear_estimate import LinearHypothesisSearch
 from jaxmb.identify.assess.tests.torque import TorqueMetrics
 from jaxmb.identify.experiments.tolerances import StatedError
@@ -339,6 +339,6 @@ class Rounded(LinearHypothesisSearch):
 
 def test_the_size_of_an_error_is_fitted_from_a_residual_with_rounding_errors():
     """A zero that is 90 deg off has 1800 times its typical size; no small step shows its effect."""
-    search = Rounded(None, None, None, (), Metric(np.ones(1), np.zeros((1, 0))))
+    search = Rounded(None, None, None, (), Whitening(np.ones(1), np.zeros((1, 0))))
     end = search.fitted(Hypothesis(StatedError("zero", size=1.0)))
     assert abs(end.size - 2000.0) < 1.0
