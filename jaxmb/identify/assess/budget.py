@@ -173,10 +173,10 @@ class DescribedTests:
     def _machines(self) -> list[tuple[Model, list[tuple[StatedError, MachineErrors]]]]:
         """The machine, its errors and their directions; behind it the same on a nearly rigid foundation, where its
         compliance has a tolerance."""
-        found = [(self.model, errors_of_machine(self.model, self.free, self.entries))]
+        found = [(self.model, machine_errors_in_tests(self.model, self.free, self.entries))]
         if self.tolerances.foundation_um_per_kn or self.tolerances.foundation_urad_per_knm:
             model = with_further_springs(self.model)
-            found.append((all_elastic(model), errors_of_machine(model, self.free, self.entries)))
+            found.append((all_elastic(model), machine_errors_in_tests(model, self.free, self.entries)))
         return found
 
     @functools.cached_property
@@ -203,7 +203,7 @@ class DescribedTests:
         return np.concatenate(parts)
 
 
-def errors_of_machine(
+def machine_errors_in_tests(
     model: Model, free: FreeParameters, entries: Sequence[Entry]
 ) -> list[tuple[StatedError, MachineErrors]]:
     """Possible errors of a machine in some tests; see `machine_errors`.
@@ -216,7 +216,9 @@ def errors_of_machine(
         for name, turns in entry.source.frames(entry.test).items():
             frames[name] = turns or frames.get(name, False)
     has_axes = any(entry.source.follows_geometry for entry in entries)
-    return [each for each in machine_errors(model, free, frames) if has_axes or not each[0].kind.startswith("origin_")]
+    return [
+        each for each in machine_errors(model, free, frames) if has_axes or not each[0].tolerance.startswith("origin_")
+    ]
 
 
 def budget(
@@ -371,7 +373,7 @@ def with_excess(
     """
     if not found.errors:
         return found
-    kinds = np.array([error.kind for error in found.errors])
+    kinds = np.array([error.tolerance for error in found.errors])
     members = {kind: np.flatnonzero(kinds == kind) for kind in dict.fromkeys(kinds.tolist())}
     count, size = len(found.errors), jacobian.shape[1]
     few = _in_few_rows(found, rows, residual[:, None], jacobian, variances)
@@ -388,8 +390,8 @@ def tolerance_checks(found: Budget) -> dict[str, ToleranceCheck] | None:
     """Comparison of the residual with each tolerance; None where there was no residual to compare."""
     if found.excess is None:
         return None
-    beyond = {found.errors[k].kind for each in found.excess.exceeded for k in each.members}
-    kinds = np.array([error.kind for error in found.errors])
+    beyond = {found.errors[k].tolerance for each in found.excess.exceeded for k in each.members}
+    kinds = np.array([error.tolerance for error in found.errors])
     return {
         kind: ToleranceCheck(float(np.sqrt(np.mean(found.factors[kinds == kind] ** 2))), share, kind in beyond)
         for kind, share in found.excess.observable.items()
@@ -501,7 +503,7 @@ def parameter_budgets(
     for i, names in enumerate(free.tied):
         parts, scale = np.abs(effect[i] * slope[i]), abs(slope[i])
         sources = tuple(
-            Contribution(found.errors[k].key, found.errors[k].kind, float(parts[k]))
+            Contribution(found.errors[k].key, found.errors[k].tolerance, float(parts[k]))
             for k in np.argsort(-parts)[:NAMED].tolist()
             if parts[k] > 0.0
         )

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxmb.compiled import compiled_partial
-from jaxmb.identify.assess.budget import errors_of_machine, finite
+from jaxmb.identify.assess.budget import finite, machine_errors_in_tests
 from jaxmb.identify.estimation.identifiability import identifiability, inverse_std, triangular_factor
 from jaxmb.identify.estimation.least_squares import host_minimum
 from jaxmb.identify.experiments.components import own_names
@@ -70,7 +70,7 @@ class Corrected:
         if any(test.vibration is None for test in problem.tests) or len(degrees_of_freedom(model)) > FEW:
             model = identified
         initial = problem.free.apply(model, study.start.values)
-        of_machine = errors_of_machine(initial, problem.free, study.fitted)
+        of_machine = machine_errors_in_tests(initial, problem.free, study.fitted)
         of_tests = [[] if t.description is None else list(t.description.errors(identified)) for t in problem.tests]
         errors = dict[str, StatedError]()
         for error, _ in itertools.chain(of_machine, *of_tests):

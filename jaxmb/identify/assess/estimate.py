@@ -16,10 +16,10 @@ from jaxmb.identify.assess.budget import (
     DescribedTests,
     budget,
     error_columns,
-    errors_of_machine,
     explained_tests,
     joint_residual,
     linear_refit,
+    machine_errors_in_tests,
     nonlinear_refit,
     wide_prior,
     with_excess,
@@ -408,7 +408,7 @@ class Estimate(Solution):
     @functools.cached_property
     def machine_errors(self) -> dict[str, tuple[StatedError, MachineErrors]]:
         """Possible errors of the identified machine and their directions, by key."""
-        return {each[0].key: each for each in errors_of_machine(self.model, self.study.free, self.study.fitted)}
+        return {each[0].key: each for each in machine_errors_in_tests(self.model, self.study.free, self.study.fitted)}
 
     @functools.cached_property
     def covariance_by_errors(self) -> "CovarianceWithErrors | None":

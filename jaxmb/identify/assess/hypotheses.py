@@ -160,7 +160,7 @@ class FittedHypothesis(NamedTuple):
         """Errors with their sizes, SI, the first one first; without dampings of missing elasticities."""
         fitted = self.hypothesis.fitted
         known = [(error, size * error.typical) for error, size in zip(fitted, self.sizes.tolist(), strict=True)]
-        return [each for each in known[::-1] if each[0].text or each[0].kind or len(fitted) == 1]
+        return [each for each in known[::-1] if each[0].text or each[0].tolerance or len(fitted) == 1]
 
     def is_among(self, errors: Collection[StatedError]) -> bool:
         """Whether its errors are some of others; not of alternatives."""
@@ -333,7 +333,7 @@ def refitted_hypotheses(
         return [inner.get(k, search).at_size(end.hypothesis, end.x) for end in tried[k]]
 
     # stated numbers that may be far off, not compliances where none is stated
-    far = [bool(error.kind and error.starts and error.bounds[0] < 0.0) for error in errors]
+    far = [bool(error.tolerance and error.starts and error.bounds[0] < 0.0) for error in errors]
 
     def may_explain(k: int) -> bool:
         # unless another error leaves noise alone, and this one more to first order
@@ -575,7 +575,7 @@ def _similar_errors(search: HypothesisSearch, k: int, best: FittedHypothesis) ->
 def _is_usual(end: FittedHypothesis) -> bool:
     """Whether it is an error without a tolerance, or of a size that its tolerance makes plausible."""
     error = end.hypothesis.error
-    return error is None or not error.kind or abs(end.size) <= SMALL
+    return error is None or not error.tolerance or abs(end.size) <= SMALL
 
 
 def with_random_starts(

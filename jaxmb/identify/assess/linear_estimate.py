@@ -11,7 +11,7 @@ import scipy
 from jaxtyping import Float
 from scipy.special import chdtri, fdtri
 
-from jaxmb.identify.assess.budget import errors_of_machine, finite
+from jaxmb.identify.assess.budget import finite, machine_errors_in_tests
 from jaxmb.identify.assess.estimate import (
     Diagnosis,
     Estimate,
@@ -523,7 +523,7 @@ def _search(estimate: Estimate, linear: LinearSystem) -> tuple[LinearHypothesisS
     has_loads = all(len(entry.source.loads) for entry in study.fitted)
     model = with_further_springs(model) if has_loads else model
     # further springs are locked here, so that their errors are compliances
-    known = tuple(errors_of_machine(model, study.free, study.fitted))
+    known = tuple(machine_errors_in_tests(model, study.free, study.fitted))
     model = all_elastic(model) if has_loads else model
     lengths, variances = np.ones(estimate.residual.size), estimate.row_weights.copy()
     for rows, entry in zip(study.problem.row_slices, study.fitted, strict=True):

@@ -81,19 +81,22 @@ def exceeded_remarks(budget: Budget | None, tolerances: Tolerances | None) -> li
     sizes = [(budget.errors[k], x) for each in exceeded for k, x in zip(each.members, each.sizes, strict=True)]
     plausible = (
         error.bounds[0] <= x * error.std(tolerances) <= error.bounds[1]
-        and (_kind_and_unit(error.kind)[1] != "%" or abs(x) * getattr(tolerances, error.kind) <= MOST_PERCENT)
+        and (_name_and_unit(error.tolerance)[1] != "%" or abs(x) * getattr(tolerances, error.tolerance) <= MOST_PERCENT)
         for error, x in sizes
     )
     if len(exceeded) > MOST_EXCEEDED or not all(plausible):
-        kinds = dict.fromkeys(error.kind for error, _ in sizes)
+        kinds = dict.fromkeys(error.tolerance for error, _ in sizes)
         return [
             f"the data contradict tolerances ({', '.join(kinds)}) of several quantities, or by sizes"
             " that are not plausible: an error of another kind is likelier, such as missing friction or a missing"
             f" elasticity{INFLATED}"
         ]
     for each in exceeded:
-        kind, order = budget.errors[each.members[0]].kind, np.argsort(-np.abs(each.sizes))[:MOST_EXCEEDED].tolist()
-        size, (name, unit) = float(getattr(tolerances, kind)), _kind_and_unit(kind)
+        tolerance, order = (
+            budget.errors[each.members[0]].tolerance,
+            np.argsort(-np.abs(each.sizes))[:MOST_EXCEEDED].tolist(),
+        )
+        size, (name, unit) = float(getattr(tolerances, tolerance)), _name_and_unit(tolerance)
         # a correction of this size reduces the residual; the error has the opposite sign
         text = listed(
             [f"{budget.errors[each.members[i]].key} off by {-each.sizes[i] * size:.3g} {unit}" for i in order]
@@ -102,15 +105,15 @@ def exceeded_remarks(budget: Budget | None, tolerances: Tolerances | None) -> li
         if each.members.size > 1 and factor > 1.0:
             text = f"{name} off by {factor:.2g} times the tolerance, most of all {text}"
         sentences.append(
-            f"the data contradict a tolerance of {size:.3g} {unit} ({kind}): {text}; correct the description or"
+            f"the data contradict a tolerance of {size:.3g} {unit} ({tolerance}): {text}; correct the description or"
             f" state a larger tolerance{INFLATED}"
         )
     return sentences
 
 
-def _kind_and_unit(kind: str) -> tuple[str, str]:
+def _name_and_unit(tolerance: str) -> tuple[str, str]:
     """Name and unit of a key of `[tolerances]`."""
-    words = kind.split("_")
+    words = tolerance.split("_")
     if "per" in words:  # um_per_kn, urad_per_knm
         return " ".join(words[:-3]), f"{words[-3]}/{'kN m' if words[-1] == 'knm' else 'kN'}"
     return " ".join(words[:-1]), "%" if words[-1] == "percent" else words[-1]

@@ -70,7 +70,7 @@ class MachineErrors(NamedTuple):
     rotor_inertia: Float[np.ndarray, "n"] | Array
     """kg m^2 or kg."""
     log_stated: Float[np.ndarray, "p"] | Array
-    """Logarithm of true over stated value of `stated`."""
+    """Logarithm of true over stated value of `parameters_with_tolerance`."""
 
 
 def no_machine_errors(model: Model) -> MachineErrors:
@@ -88,12 +88,12 @@ def no_machine_errors(model: Model) -> MachineErrors:
         compliance=np.zeros(n),
         log_damping=np.zeros(n),
         rotor_inertia=np.zeros(n),
-        log_stated=np.zeros(len(stated(model))),
+        log_stated=np.zeros(len(parameters_with_tolerance(model))),
     )
 
 
-def stated(model: Model) -> dict[str, ParameterSpec]:
-    """Parameters with a tolerance, beside stiffness, damping and rotor inertia of coordinates: those of locked
+def parameters_with_tolerance(model: Model) -> dict[str, ParameterSpec]:
+    """Parameters with a tolerance, except stiffness, damping and rotor inertia of coordinates: those of locked
     coordinates too, so that their order is that of the machine with springs in place of locks."""
     table = parameter_table(dataclasses.replace(model, locked=(False,) * len(model.coordinates)))
     rows = {(row.name, row.leaf) for row in FAMILIES if row.tolerance}
@@ -112,15 +112,17 @@ def machine_errors(
         free: the free parameters.
         frames: the frames that tests use, and whether their axes have an effect beside those of sensors.
     """
-    right, named = no_machine_errors(model), {name for names in free.tied for name in names}
-    yield from _of_bodies(model, right, named)
-    yield from _of_coordinates(model, right, named)
+    none, named = no_machine_errors(model), {name for names in free.tied for name in names}
+    yield from _body_errors(model, none, named)
+    yield from _joint_errors(model, none, named)
     own = parameters(model)
-    for k, name in enumerate(stated(model)):
-        kind = next(row.tolerance for row in FAMILIES if row.name == name.split(".")[0] and row.tolerance)
+    for k, name in enumerate(parameters_with_tolerance(model)):
+        tolerance = next(row.tolerance for row in FAMILIES if row.name == name.split(".")[0] and row.tolerance)
         if own.get(name, 0.0) != 0.0 and name not in named:
-            error = error_with_text(name, _stated_text, name, unit(model, name), own[name], kind=kind, unit=0.01)
-            yield error, right._replace(log_stated=_at(right.log_stated, k))
+            error = error_with_text(
+                name, _stated_text, name, unit(model, name), own[name], tolerance=tolerance, unit=0.01
+            )
+            yield error, none._replace(log_stated=_at(none.log_stated, k))
     for frame, turns in frames.items():
         i = model.frames.index(frame)
         axes = ELASTIC_AXES[: 6 if turns else 3] if model.frame_node[i] >= 0 else ()
@@ -128,23 +130,25 @@ def machine_errors(
             position, rotation = f"position of {frame} along {axis}", f"rotation of {frame} about {axis[-1]}"
             of = (position, "frame_mm", 1e-3) if k < 3 else (rotation, "frame_deg", np.pi / 180.0)
             if (parameter := f"frame.{frame}.{axis}") not in named:
-                yield StatedError(*of, parameter=parameter), right._replace(frame=_at(right.frame, i, k))
+                yield StatedError(*of, parameter=parameter), none._replace(frame=_at(none.frame, i, k))
     size = float(np.linalg.norm(np.asarray(model.gravity)))
     if size:
         for axis in _across(np.asarray(model.gravity) / size):
             key = f"tilt about {_axis_text(axis).upper()}"
             error = StatedError(key, "tilt_deg", np.pi / 180.0, starts=TILTS)
-            yield error, right._replace(tilt=axis)
+            yield error, none._replace(tilt=axis)
         most = MOST_GRAVITY / size
         error = StatedError(
             "gravity", size=1e-3, text=lambda x: f"a gravity of {1.0 + x:.3g} times the stated one", least=-most - 1.0,
             most=most - 1.0, starts=(-1.0, -2.0), period=1.0,
         )  # fmt: skip
-        yield error, right._replace(gravity=np.ones(()))
-    yield from _of_axes(model, right, named)
+        yield error, none._replace(gravity=np.ones(()))
+    yield from _axis_errors(model, none, named)
 
 
-def _of_axes(model: Model, right: MachineErrors, named: Collection[str]) -> Iterator[tuple[StatedError, MachineErrors]]:
+def _axis_errors(
+    model: Model, none: MachineErrors, named: Collection[str]
+) -> Iterator[tuple[StatedError, MachineErrors]]:
     """Errors of the axes of coordinates, four numbers of each: along and about its own axis it has none but its zero.
 
     None in machines with loops, whose closed postures would open, nor of the first axes beside free stations, which
@@ -165,19 +169,22 @@ def _of_axes(model: Model, right: MachineErrors, named: Collection[str]) -> Iter
         if further[i] or in_one_point or (is_first and seen_from_stations):
             continue
         for across in _across(np.asarray(model.axis)[i]):
-            for first, what, kind, size in ((0, "along", "origin_mm", 1e-3), (3, "about", "origin_deg", np.pi / 180.0)):
+            for first, what, tolerance, size in (
+                (0, "along", "origin_mm", 1e-3),
+                (3, "about", "origin_deg", np.pi / 180.0),
+            ):
                 axes = [axis for axis, x in zip(ELASTIC_AXES[first : first + 3], across, strict=True) if abs(x) > 1e-9]
                 parameters = [f"origin.{name}.{axis}" for axis in axes]
                 if all(parameter in named for parameter in parameters):
                     continue
-                by = np.zeros_like(right.origin)
+                by = np.zeros_like(none.origin)
                 by[i, first : first + 3] = across
-                error = StatedError(f"axis of {name} {what} {_axis_text(across)}", kind, size)
-                yield error._replace(parameter="" if parameters[1:] else parameters[0]), right._replace(origin=by)
+                error = StatedError(f"axis of {name} {what} {_axis_text(across)}", tolerance, size)
+                yield error._replace(parameter="" if parameters[1:] else parameters[0]), none._replace(origin=by)
 
 
-def _of_bodies(
-    model: Model, right: MachineErrors, free: Collection[str]
+def _body_errors(
+    model: Model, none: MachineErrors, named: Collection[str]
 ) -> Iterator[tuple[StatedError, MachineErrors]]:
     """Errors of masses, and payloads."""
     mass, moment, inertia = (np.asarray(part) for part in (model.mass, model.first_moment, model.inertia))
@@ -188,26 +195,26 @@ def _of_bodies(
         "masses", text=lambda x: f"all masses {np.exp(x):.3g} times as large{usual(float(np.exp(x)))}", size=0.1,
         least=-MOST_FACTOR, most=MOST_FACTOR,
     )  # fmt: skip
-    yield masses, right._replace(log_mass=np.ones(right.log_mass.size))
+    yield masses, none._replace(log_mass=np.ones(none.log_mass.size))
     for i in heavy:
         body, (_, about_centre) = model.masses[i], central_inertia(float(mass[i]), moment[i], inertia[i])
-        if f"mass.{body}" not in free:
+        if f"mass.{body}" not in named:
             error = error_with_text(
                 f"mass of {body}", lambda of, x: f"{of} {100.0 * np.expm1(x):+.3g} % from the stated one",
-                f"mass of {body}", kind="mass_percent", unit=0.01,
+                f"mass of {body}", tolerance="mass_percent", unit=0.01,
             )  # fmt: skip
-            yield error, right._replace(log_mass=_at(right.log_mass, i))
-        inertia_free = all(f"inertia.{body}.{entry}" in free for entry in TENSOR)
+            yield error, none._replace(log_mass=_at(none.log_mass, i))
+        inertia_free = all(f"inertia.{body}.{entry}" in named for entry in TENSOR)
         for k, axis in enumerate("xyz"):
-            if not (inertia_free and f"first_moment.{body}.{axis}" in free):
+            if not (inertia_free and f"first_moment.{body}.{axis}" in named):
                 error = StatedError(f"centre of mass of {body} {axis}", "center_of_mass_mm", 1e-3)
-                yield error, right._replace(centre=_at(right.centre, i, k))
+                yield error, none._replace(centre=_at(none.centre, i, k))
             size = float(about_centre[k, k])
-            if f"inertia.{body}.{axis}{axis}" not in free and size > 0.0:
+            if f"inertia.{body}.{axis}{axis}" not in named and size > 0.0:
                 error = StatedError(f"moment of inertia of {body} {axis}", "inertia_percent", 0.01 * size)
-                yield error._replace(least=-0.95 * size), right._replace(inertia=_at(right.inertia, i, k))
+                yield error._replace(least=-0.95 * size), none._replace(inertia=_at(none.inertia, i, k))
     for error, payload in payload_errors(model):
-        yield error, right._replace(payload=payload)
+        yield error, none._replace(payload=payload)
 
 
 def payload_errors(model: Model, test: str = "") -> Iterator[tuple[StatedError, Float[np.ndarray, "f"]]]:
@@ -227,8 +234,8 @@ def payload_errors(model: Model, test: str = "") -> Iterator[tuple[StatedError, 
             yield error._replace(least=-LEAST_MASS * float(mass[carrier])), np.eye(len(model.frames))[i]
 
 
-def _of_coordinates(
-    model: Model, right: MachineErrors, named: Collection[str]
+def _joint_errors(
+    model: Model, none: MachineErrors, named: Collection[str]
 ) -> Iterator[tuple[StatedError, MachineErrors]]:
     """Errors of stated stiffnesses, dampings and rotor inertias; stiffnesses of locked and further coordinates."""
     stiffness, damping, seen = np.asarray(model.stiffness), np.asarray(model.damping), seen_at_joints(model)
@@ -240,53 +247,53 @@ def _of_coordinates(
         is_locked, own = model.locked[i], float(stiffness[i])
         if is_locked:
             of_foundation = "foundation_urad_per_knm" if model.revolute[i] else "foundation_um_per_kn"
-            kind = of_foundation if name.startswith(FURTHER[0]) else ""
-            yield from _missing_spring(right, name, of[0], typical / float(seen[i]), _at(right.compliance, i), kind)
+            tolerance = of_foundation if name.startswith(FURTHER[0]) else ""
+            yield from _missing_spring(none, name, of[0], typical / float(seen[i]), _at(none.compliance, i), tolerance)
         elif own > 0.0 and f"stiffness.{name}" not in named:
             error = error_with_text(
-                f"stiffness.{name}", _stiffness_text, name, of[0], 1.0 / own, kind="stiffness_percent", unit=0.01 / own,
-                least=-0.99 / own, most=np.inf, starts=tuple(x / own for x in (2.0, 9.0, 99.0, 999.0)),
+                f"stiffness.{name}", _stiffness_text, name, of[0], 1.0 / own, tolerance="stiffness_percent",
+                unit=0.01 / own, least=-0.99 / own, most=np.inf, starts=tuple(x / own for x in (2.0, 9.0, 99.0, 999.0)),
             )  # fmt: skip
-            yield error, right._replace(compliance=_at(right.compliance, i))
+            yield error, none._replace(compliance=_at(none.compliance, i))
         if damping[i] > 0.0 and not is_locked and f"damping.{name}" not in named:
             what = "a damping", f"{of[1]} of {name}", float(damping[i])
-            error = error_with_text(f"damping.{name}", _stated_text, *what, kind="damping_percent", unit=0.01)
-            yield error, right._replace(log_damping=_at(right.log_damping, i))
+            error = error_with_text(f"damping.{name}", _stated_text, *what, tolerance="damping_percent", unit=0.01)
+            yield error, none._replace(log_damping=_at(none.log_damping, i))
         if i not in driven and not is_locked and f"rotor_inertia.{name}" not in named:
             own, scale = float(inertia[i]), float(carried[i]) or 1.0
-            sizes = {"kind": "rotor_inertia_percent", "unit": 0.01 * own} if own > 0.0 else {"size": 0.05 * scale}
+            sizes = {"tolerance": "rotor_inertia_percent", "unit": 0.01 * own} if own > 0.0 else {"size": 0.05 * scale}
             error = error_with_text(f"rotor inertia of {name}", _rotor_text, name, of[2], own, least=-own, **sizes)
             yield (
                 error._replace(most=np.inf, starts=(0.1 * scale, 0.5 * scale)),
-                right._replace(rotor_inertia=_at(right.rotor_inertia, i)),
+                none._replace(rotor_inertia=_at(none.rotor_inertia, i)),
             )
     # last: where one of a pair has no effect, as in a plane, the other one is named
     for name, pair in rocking_pairs(model).items():
-        both = np.isin(np.arange(right.compliance.size), pair).astype(float)
-        yield from _missing_spring(right, name, "N m/rad", typical, both)
+        both = np.isin(np.arange(none.compliance.size), pair).astype(float)
+        yield from _missing_spring(none, name, "N m/rad", typical, both)
 
 
 def _missing_spring(
-    right: MachineErrors, name: str, of: str, typical: float, which: Float[np.ndarray, "n"], kind: str = ""
+    none: MachineErrors, name: str, of: str, typical: float, which: Float[np.ndarray, "n"], tolerance: str = ""
 ) -> Iterator[tuple[StatedError, MachineErrors]]:
     """Compliance of coordinates that are locked, and the damping beside it.
 
     Args:
-        right: no errors.
+        none: no errors.
         name: of the coordinate, or of a pair.
         of: unit of its stiffness.
         typical: stiffness, SI.
         which: 1 for these coordinates.
-        kind: of its tolerance.
+        tolerance: its name in `Tolerances`; empty for none.
     """
     starts = tuple(size / typical for size in (0.1, 0.3, 1.0, 3.0))
     error = error_with_text(
-        compliance_key(name), _stiffness_text, name, of, 0.0, kind=kind, unit=1e-9, size=0.1 / typical, least=0.0,
-        starts=starts,
+        compliance_key(name), _stiffness_text, name, of, 0.0, tolerance=tolerance,
+        unit=1e-9, size=0.1 / typical, least=0.0, starts=starts,
     )  # fmt: skip
-    yield error, right._replace(compliance=which)
+    yield error, none._replace(compliance=which)
     factor = StatedError(damping_key(error.key), size=1.0, least=-MOST_FACTOR, most=MOST_FACTOR)
-    yield factor, right._replace(log_damping=which)
+    yield factor, none._replace(log_damping=which)
 
 
 def compliance_key(name: str) -> str:
@@ -432,7 +439,7 @@ def corrected_machine(model: Model, errors: MachineErrors) -> Model:
         rotor_inertia=xp.asarray(model.rotor_inertia) + errors.rotor_inertia,
     )
     if not isinstance(errors.log_stated, np.ndarray) or errors.log_stated.any():
-        specs = list(stated(model).values())
+        specs = list(parameters_with_tolerance(model).values())
         values = [xp.asarray(getattr(model, spec.leaf))[spec.entries[0]] for spec in specs]
         changed = assigned(changed, specs, [value * xp.exp(errors.log_stated[k]) for k, value in enumerate(values)])
     return loaded(changed, errors.payload)

@@ -30,7 +30,7 @@ from jaxmb.identify.experiments.tolerances import (
     StatedError,
     error_with_text,
     factor_text,
-    joint_kind,
+    joint_tolerance,
     posture_text,
     times_text,
     zero_error,
@@ -186,10 +186,10 @@ class PostureDescription(Description[P]):
         for what, points, gain in ends:
             for k, point in enumerate(dof_names(points)):
                 of_point = np.eye(len(points))[k]
-                for key, at, kind in (("", "", "gain_percent"), (f" of {test.name}", f" of {where}", "")):
+                for key, at, tolerance in (("", "", "gain_percent"), (f" of {test.name}", f" of {where}", "")):
                     error = error_with_text(
-                        f"gain of {what} {point}{key}", factor_text, f"{what} {point}{at}", kind=kind, unit=0.01,
-                        size=0.1, most=MOST_GAIN,
+                        f"gain of {what} {point}{key}", factor_text, f"{what} {point}{at}", tolerance=tolerance,
+                        unit=0.01, size=0.1, most=MOST_GAIN,
                     )  # fmt: skip
                     yield error, none._replace(**{gain: of_point})
                     for error, field in self.of_output(point + key, point + at) if what == "output" else ():
@@ -218,11 +218,11 @@ def _posture_errors(
         if name in model.joints[: none.posture.size]:
             displaced = none._replace(posture=column[: none.posture.size])
             revolute = model.revolute[model.coordinates.index(name)]
-            kind, unit = joint_kind("posture", revolute)
+            tolerance, unit = joint_tolerance("posture", revolute)
             starts = FAR_ANGLES if revolute else FAR_LENGTHS
             error = error_with_text(
-                f"posture of {test.name} {name}", posture_text, name, display_name(test.name), revolute, kind=kind,
-                unit=unit, starts=starts,
+                f"posture of {test.name} {name}", posture_text, name, display_name(test.name), revolute,
+                tolerance=tolerance, unit=unit, starts=starts,
             )  # fmt: skip
             yield error, displaced
             yield zero_error(name, revolute)._replace(starts=starts), displaced
@@ -249,14 +249,16 @@ def _point_errors(
         changes = direction_changes(point)
         for i in np.flatnonzero(changes.any(axis=1)):
             unit, axis = np.outer(np.eye(len(points))[k], np.eye(3)[i]), axes_of(point)[i]
-            kinds = [("direction of", "about", "sensor_direction_deg", np.pi / 180.0, "turn")]
+            possible = [("direction of", "about", "sensor_direction_deg", np.pi / 180.0, "turn")]
             if changes[i, :3].any():
-                kinds.append(("position of", "along", "sensor_position_mm", 1e-3, "shift"))
-            for end, (what, how, kind, size, field) in itertools.product((f" of {test.name}", ""), kinds):
-                error = StatedError(f"{what} {which} {name}{end} {how} {axis}", kind, size)
+                possible.append(("position of", "along", "sensor_position_mm", 1e-3, "shift"))
+            for end, (what, how, tolerance, size, field) in itertools.product((f" of {test.name}", ""), possible):
+                error = StatedError(f"{what} {which} {name}{end} {how} {axis}", tolerance, size)
                 if not end:  # one common to all tests has no tolerance, as sensors are mounted anew
                     least, most = error.bounds
-                    error = error._replace(kind="", size=error.typical, text=error.described, least=least, most=most)
+                    error = error._replace(
+                        tolerance="", size=error.typical, text=error.described, least=least, most=most
+                    )
                 yield error, none._replace(**{f"{which}_{field}": unit})
 
 

@@ -97,7 +97,7 @@ class StatedError(NamedTuple):
 
     key: str
     """Errors of equal keys are one error, which several tests share."""
-    kind: str = ""
+    tolerance: str = ""
     """Field of `Tolerances`; empty for an error without tolerance."""
     unit: float = 1.0
     """Size of the error for a tolerance of 1, SI."""
@@ -123,17 +123,19 @@ class StatedError(NamedTuple):
 
     def std(self, tolerances: Tolerances | None) -> float:
         """Standard deviation, SI; 0 without tolerance."""
-        return self.unit * float(getattr(tolerances, self.kind)) if self.kind and tolerances is not None else 0.0
+        return (
+            self.unit * float(getattr(tolerances, self.tolerance)) if self.tolerance and tolerances is not None else 0.0
+        )
 
     @property
     def typical(self) -> float:
         """Typical size, SI."""
-        return self.size or self.unit * float(getattr(Tolerances(), self.kind))
+        return self.size or self.unit * float(getattr(Tolerances(), self.tolerance))
 
     @property
     def bounds(self) -> tuple[float, float]:
         """Sizes between which an error is plausible, SI."""
-        unit = self.kind.split("_")[-1]
+        unit = self.tolerance.split("_")[-1]
         default = {"deg": math.pi, "mm": 1.0, "percent": 300.0 * self.unit}.get(unit, 0.0)
         most = (default or math.inf) if self.most is None else self.most
         least = -max(most, default) if default or math.isinf(self.least) else self.least
@@ -154,7 +156,7 @@ class StatedError(NamedTuple):
 
     def beside_convention(self, value: float) -> float:
         """A size, SI, less multiples of 90 deg of a zero or axis, or of its period, where its convention may differ."""
-        turns = self.kind in ("joint_zero_deg", "origin_deg", "frame_deg", "tilt_deg")
+        turns = self.tolerance in ("joint_zero_deg", "origin_deg", "frame_deg", "tilt_deg")
         period = 0.5 * math.pi if turns else self.period
         return math.remainder(value, period) if period else value
 
@@ -162,7 +164,7 @@ class StatedError(NamedTuple):
         """Text of an error of a size, SI, true minus stated."""
         if self.text is not None:
             return self.text(value)
-        unit = self.kind.split("_")[-1]
+        unit = self.tolerance.split("_")[-1]
         return f"{self.key} {value / self.unit:+.3g} {'%' if unit == 'percent' else unit} from the stated one"
 
 
@@ -225,7 +227,7 @@ def factor_text(what: str, value: float) -> str:
 
 _CIRCLE = math.log(2.0 * math.pi)
 TIME_BASE = error_with_text(
-    "time base", times_text, "frequencies", kind="time_base_ppm", unit=1e-6, starts=(_CIRCLE, -_CIRCLE)
+    "time base", times_text, "frequencies", tolerance="time_base_ppm", unit=1e-6, starts=(_CIRCLE, -_CIRCLE)
 )
 """Error of the time base, common to all tests with frequencies."""
 
@@ -236,14 +238,16 @@ MOST_GAIN = 10.0
 """Logarithm of the largest plausible factor on a channel: units may differ by thousands."""
 
 
-def joint_kind(what: str, revolute: bool) -> tuple[str, float]:
+def joint_tolerance(what: str, revolute: bool) -> tuple[str, float]:
     """Tolerance of a coordinate, such as `posture_deg` or `posture_mm`, and its unit, rad or m."""
     return (f"{what}_deg", math.pi / 180.0) if revolute else (f"{what}_mm", 1e-3)
 
 
 def zero_error(coordinate: str, revolute: bool) -> StatedError:
     """Error of the zero of a coordinate, common to all tests."""
-    return StatedError(f"zero of {coordinate}", *joint_kind("joint_zero", revolute), parameter=f"zero.{coordinate}")
+    return StatedError(
+        f"zero of {coordinate}", *joint_tolerance("joint_zero", revolute), parameter=f"zero.{coordinate}"
+    )
 
 
 def scale_error(coordinate: str) -> StatedError:

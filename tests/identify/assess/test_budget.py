@@ -10,7 +10,14 @@ import tomli_w
 from scipy.spatial.transform import Rotation
 
 import jaxmb
-from jaxmb.identify.assess.budget import DRAWS, Budget, DescribedTests, errors_of_machine, explained_tests, linear_refit
+from jaxmb.identify.assess.budget import (
+    DRAWS,
+    Budget,
+    DescribedTests,
+    explained_tests,
+    linear_refit,
+    machine_errors_in_tests,
+)
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.linear_estimate import linear_estimate
 from jaxmb.identify.estimation.variance_components import Excess
@@ -148,7 +155,7 @@ def test_each_tolerance_changes_the_residual(tmp_path, test, silent):
     for error in described.errors:
         if size := error.std(known):
             change = float(np.abs(described.residual({error.key: size}) - plain).max())
-            largest[error.kind] = max(change, largest.get(error.kind, 0.0))
+            largest[error.tolerance] = max(change, largest.get(error.tolerance, 0.0))
     assert {kind for kind, change in largest.items() if change == 0.0} == silent
 
 
@@ -185,8 +192,8 @@ def test_axes_have_tolerances_beside_tests_that_follow_the_geometry(follows):
     model = jaxmb.build_model(MACHINE)
     free = free_parameters(model, [Bound(("stiffness.a",), 1e3, 1e6)])
     source = types.SimpleNamespace(follows_geometry=follows, frames=lambda test: {})
-    found = errors_of_machine(model, free, [types.SimpleNamespace(source=source, test=None)])
-    kinds = {error.kind for error, _ in found}
+    found = machine_errors_in_tests(model, free, [types.SimpleNamespace(source=source, test=None)])
+    kinds = {error.tolerance for error, _ in found}
     assert "mass_percent" in kinds
     assert ({"origin_mm", "origin_deg"} <= kinds) == follows
 

@@ -111,7 +111,7 @@ def test_free_parameters_and_stations_replace_tolerances(tmp_path):
         some = {name: part for name, part in free.items() if name not in held}
         study = make_study({"machine": "arm.toml", "test": [test], "free": some}, "s", tmp_path)
         described = DescribedTests(study.fitted, study.model, study.free, Tolerances())
-        keys.append({error.key for error in described.errors if error.kind})
+        keys.append({error.key for error in described.errors if error.tolerance})
     of_base = {f"axis of q1 {what} {axis}" for what in ("along", "about") for axis in "xy"}
     of_free = {"gear ratio of q2", "axis of q2 along x", "axis of q3 about x", "rotation of tool about y",
                "offset of the distances of t"}  # fmt: skip

@@ -287,7 +287,7 @@ class FrfDescription(PostureDescription["FrfTest"]):
     def of_kind(self) -> Iterator[tuple[StatedError, str]]:
         """Delays and gains of all outputs, the exponential window, structural damping, and a shift of frequencies."""
         name, where, decay = self.test.name, display_name(self.test.name), float(self.test.decay)
-        own, common = {"size": 0.1 / self._ends[1]}, {"kind": "delay_us", "unit": 1e-6}
+        own, common = {"size": 0.1 / self._ends[1]}, {"tolerance": "delay_us", "unit": 1e-6}
         for key, on, sizes in (f"delay of {name}", where, own), ("delay", "all FRF tests", common):
             yield error_with_text(key, _late_text, f"responses of {on} that are", **sizes), "delay"
         yield error_with_text(f"gain of {name}", factor_text, f"the FRFs of {where}", size=0.1), "log_gain"

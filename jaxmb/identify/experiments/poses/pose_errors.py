@@ -57,26 +57,26 @@ class PoseDescription(Description["PoseTest"]):
 
     def errors(self, model: Model) -> Iterator[tuple[StatedError, PoseErrors]]:
         """Zero, scale and backlash of each coordinate, common to all tests; scale and offset of the device."""
-        test, right, q = self.test, self.none(model), np.asarray(self.test.q)
+        test, none, q = self.test, self.none(model), np.asarray(self.test.q)
         for k, name, revolute in independent_joints(model):
             one = np.eye(q.shape[1])[k]
-            yield zero_error(name, revolute), right._replace(zero=one)
+            yield zero_error(name, revolute), none._replace(zero=one)
             if q[:, k].any():
-                yield scale_error(name), right._replace(scale=one)
+                yield scale_error(name), none._replace(scale=one)
             if test.approach is not None and np.any(np.asarray(test.approach)[:, k]):
                 what = name, revolute, test.approach_is_stated
                 error = error_with_text(f"backlash of {name}", _backlash_text, *what, size=1e-3, least=-0.1, most=0.1)
-                yield error, right._replace(backlash=one)
+                yield error, none._replace(backlash=one)
         if test.measures(0) or test.measures(3):
             error = error_with_text(
-                f"scale of the device of {test.name}", _scale_text, display_name(test.name), kind="device_scale_ppm",
-                unit=1e-6, least=-0.1, most=0.1,
+                f"scale of the device of {test.name}", _scale_text, display_name(test.name),
+                tolerance="device_scale_ppm", unit=1e-6, least=-0.1, most=0.1,
             )  # fmt: skip
-            yield error, right._replace(log_length=np.ones(()))
+            yield error, none._replace(log_length=np.ones(()))
         if test.measures(3):
             key, parameter = f"offset of the distances of {test.name}", f"distance_offset.{test.name}"
             error = StatedError(key, "distance_offset_mm", 1e-3, parameter=parameter)
-            yield error, right._replace(offset=np.ones(()))
+            yield error, none._replace(offset=np.ones(()))
 
     def residual(self, model: Model, errors: PoseErrors) -> Float[Array, "m"]:
         """The residual with the description corrected. A scale of the device is one of the predicted lengths: a factor

@@ -520,7 +520,7 @@ SAMPLING = StatedError(
     starts=(0.2, -0.2, 0.7, -0.7),
 )  # fmt: skip
 """Logarithm of the true over the stated sampling rate."""
-DELAY = error_with_text("delay of the torques", late_text, "torques that are", kind="torque_delay_ms", unit=1e-3)
+DELAY = error_with_text("delay of the torques", late_text, "torques that are", tolerance="torque_delay_ms", unit=1e-3)
 
 
 def _delay(name: str) -> StatedError:
@@ -530,7 +530,7 @@ def _delay(name: str) -> StatedError:
 def _torque_constant(name: str) -> StatedError:
     """Logarithm of measured over true torque."""
     return error_with_text(
-        f"torque constant of {name}", factor_text, f"the torque of {name}", kind="torque_percent", unit=0.01,
+        f"torque constant of {name}", factor_text, f"the torque of {name}", tolerance="torque_percent", unit=0.01,
         most=MOST_GAIN, starts=FACTORS,
     )  # fmt: skip
 
