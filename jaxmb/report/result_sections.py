@@ -71,7 +71,7 @@ def data_sentences(result: Result) -> list[str]:
     sentences, stiffness = [_noise_line(result)], result.metrics.stiffness_model
     if stiffness is not None:
         percents = [f"{name} {p:.1f} %" for name, p in stiffness.compensated_percent.items() if p is not None]
-        tests = f"share of the deflections {USE[stiffness.judged]} that the models below compensate"
+        tests = f"share of the deflections {USE[stiffness.evaluated_role]} that the models below compensate"
         sentences.append(f"{tests}: {', '.join(percents)}")
     fit, holdout = (_scores_text(result, scores) for scores in (result.metrics.fit, result.metrics.holdout))
     fitted = "fitted tests: " if result.metrics.fit is not None and result.metrics.holdout is not None else ""

@@ -70,7 +70,7 @@ def compensation_table(metrics: StiffnessModelMetrics, role: str) -> Table:
     two columns are the standard deviations of the compensated percentage and of the predicted translations over the
     draws, for the tests on which compensation is judged.
     """
-    drawn = metrics.monte_carlo if role == metrics.judged else None
+    drawn = metrics.monte_carlo if role == metrics.evaluated_role else None
     by_name, rows = {row.model: row for row in metrics.rows(role) or ()}, []
     deviations = ({}, {}) if drawn is None else (drawn.compensated_percent_std, drawn.predicted_std_mm)
     for name in ("none", *metrics.parameters):

@@ -143,7 +143,7 @@ class DescribedTests:
     free: FreeParameters
     tolerances: Tolerances
     """Standard deviations of the errors."""
-    exact: Collection[str] = ()
+    exact_tests: Collection[str] = ()
     """Names of tests that are as described, such as simulated ones."""
 
     @functools.cached_property
@@ -153,7 +153,7 @@ class DescribedTests:
         freed = {name for names in self.free.tied for name in names}
         return [
             {}
-            if entry.name in self.exact
+            if entry.name in self.exact_tests
             else {
                 error.key: error
                 for error in entry.source.errors(entry.test, self.model)

@@ -95,12 +95,12 @@ class Corrected:
         """Standard deviation of each error by its tolerance in the rows of each test, SI; 0 without one.
 
         Tolerances of the machine count in all rows, those of tests in rows of tests that are not as described
-        (`Study.exact`), as in the budget.
+        (`Study.exact_tests`), as in the budget.
         """
         counts = np.zeros((len(self.own), len(self.errors)), dtype=bool)
         counts[:, : self.of_machine] = True
         for own, test, (index, _) in zip(counts, self.problem.tests, self.own, strict=True):
-            own[index] |= test.name not in study.exact
+            own[index] |= test.name not in study.exact_tests
         return counts * np.array([error.std(study.tolerances) for error in self.errors])
 
     def state(
@@ -371,7 +371,7 @@ def joint_fit(
         variances: of the noise of each row; rows of variance 0 are left out.
     """
     known = [error.key for error in corrected.errors]
-    if study.exact or study.tolerances is None or not {error.key for error in errors} <= set(known):
+    if study.exact_tests or study.tolerances is None or not {error.key for error in errors} <= set(known):
         return None
     std = np.array([error.std(study.tolerances) for error in errors])
     index, size = np.array([known.index(error.key) for error in errors]), u.size

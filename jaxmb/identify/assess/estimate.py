@@ -107,11 +107,11 @@ class GoodnessOfFit:
     misfit_tolerated: bool | None
     """Whether errors within their tolerances explain the misfit of all data; None where noise explains it, and where
     all is exact."""
-    excesses: dict[str, Misfit]
+    untolerated_misfits: dict[str, Misfit]
     """`misfits`, at most 1 where errors within their tolerances explain them."""
-    excess: Misfit | None
+    untolerated_misfit: Misfit | None
     """`misfit`, at most 1 where such errors explain it."""
-    systematic: dict[str, float]
+    systematic_fractions: dict[str, float]
     """Systematic fraction of the residual variance, by name of the fitted tests in which it is significant."""
     gross_errors: dict[str, str]
     """Sentences on gross errors that no tolerance explains, by name of a fitted test; see `Source.gross_errors`."""
@@ -159,10 +159,10 @@ def goodness_of_fit(solution: Solution, step: LinearStep | None = None) -> Goodn
     if stated is not None and total is not None and not total.explained:
         by_test = step is None
         misfit_tolerated = all(t or (by_test and own.explained) for t, own in zip(tolerated, each, strict=True))
-    excesses = [_excess(own, allowed) for own, allowed in zip(each, tolerated, strict=True)]
-    excess = total and _excess(total, bool(misfit_tolerated))
+    untolerated = [_untolerated(own, allowed) for own, allowed in zip(each, tolerated, strict=True)]
+    of_all = total and _untolerated(total, bool(misfit_tolerated))
     systematic, gross, not_reproduced = dict[str, float](), dict[str, str](), list[str]()
-    parts = zip(study.fitted, problem.row_slices, solution.views, excesses, tolerated, strict=True)
+    parts = zip(study.fitted, problem.row_slices, solution.views, untolerated, tolerated, strict=True)
     for entry, rows, view, own, allowed in parts:
         test, text = entry.test, entry.source.gross_errors(entry.test, model, solution.jacobian[rows])
         if text and not (allowed and misfit_tolerated):
@@ -178,8 +178,8 @@ def goodness_of_fit(solution: Solution, step: LinearStep | None = None) -> Goodn
             not_reproduced.append(test.name)
     held_out = ((entry.name, entry.source.gross_errors(entry.test, model)) for entry in study.checks)
     # that of a linear step is without the outliers of robust tests
-    of_known = (own for test, own in zip(study.tests, excesses, strict=True) if test.noise.is_known)
-    judged = of_known if step is None else [excess]
+    of_known = (own for test, own in zip(study.tests, untolerated, strict=True) if test.noise.is_known)
+    judged = of_known if step is None else [of_all]
     return GoodnessOfFit(
         misfits=dict(zip((test.name for test in study.tests), each, strict=True)),
         misfit=total,
@@ -187,9 +187,9 @@ def goodness_of_fit(solution: Solution, step: LinearStep | None = None) -> Goodn
         explained_by_errors=by_errors,
         joint=joint,
         misfit_tolerated=misfit_tolerated,
-        excesses=dict(zip((test.name for test in study.tests), excesses, strict=True)),
-        excess=excess,
-        systematic=systematic,
+        untolerated_misfits=dict(zip((test.name for test in study.tests), untolerated, strict=True)),
+        untolerated_misfit=of_all,
+        systematic_fractions=systematic,
         gross_errors=gross,
         held_out_errors={name: text for name, text in held_out if text},
         not_reproduced=tuple(not_reproduced),
@@ -209,7 +209,7 @@ def _is_noise(solution: Solution, test: int, misfit: Misfit) -> bool:
     return scatter > LARGER_NOISE and scatter - 1.0 > 0.5 * (misfit.square - 1.0)
 
 
-def _excess(misfit: Misfit, tolerated: bool) -> Misfit:
+def _untolerated(misfit: Misfit, tolerated: bool) -> Misfit:
     """A misfit, at most 1 where it is tolerated."""
     return dataclasses.replace(misfit, square=min(misfit.square, 1.0)) if tolerated else misfit
 
@@ -240,7 +240,7 @@ def _effect_of_errors(
         return None, none, none, None
     simulated = [test.noise.noiseless(view) for test, view in zip(problem.tests, solution.views, strict=True)]
     entries = [dataclasses.replace(entry, test=test) for entry, test in zip(study.fitted, simulated, strict=True)]
-    tests = DescribedTests(entries, solution.model, study.free, study.tolerances, study.exact)
+    tests = DescribedTests(entries, solution.model, study.free, study.tolerances, study.exact_tests)
     residual, jacobian = solution.residual, np.asarray(solution.jacobian)
     if step is None:
         rows, noise, factor = problem.row_slices, noise_variances(solution), 1.0
@@ -387,7 +387,7 @@ class Estimate(Solution):
         """The estimate with other standard deviations and the verdicts that follow."""
         return dataclasses.replace(self, identifiability=self.identifiability.with_std(std))
 
-    def with_added(self, covariance: Float[np.ndarray, "d d"]) -> "Estimate":
+    def with_systematic(self, covariance: Float[np.ndarray, "d d"]) -> "Estimate":
         """The estimate with a covariance of systematic errors of u added to that of noise."""
         known = self.identifiability._replace(covariance=self.identifiability.covariance + covariance)
         systematic = self.systematic_covariance + covariance
@@ -440,7 +440,7 @@ class Estimate(Solution):
                 found[test.name] = test.noise.estimated_level(residual, expected)
         return found
 
-    def of(self, entries: Sequence[Entry]) -> Iterator[tuple[Entry, Any, slice]]:
+    def fitted_of(self, entries: Sequence[Entry]) -> Iterator[tuple[Entry, Any, slice]]:
         """The fitted ones of some entries, each with its view and its rows."""
         each = zip(self.study.fitted, self.views, self.study.problem.row_slices, strict=True)
         known = {entry.name: (view, rows) for entry, view, rows in each}

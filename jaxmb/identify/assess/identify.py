@@ -35,16 +35,16 @@ from jaxmb.identify.assess.remarks import (
     bound_remarks,
     data_remarks,
     exceeded_remarks,
-    excess_remarks,
     grouped,
     held_out_remarks,
     machine_remarks,
+    misfit_remarks,
     prior_remarks,
     search_remarks,
     tolerance_remarks,
     unmatched_remarks,
 )
-from jaxmb.identify.assess.result import Mode, Outcome, Result, converged_status, found_parameters
+from jaxmb.identify.assess.result import Mode, Outcome, Result, converged_status, identified_parameters
 from jaxmb.identify.assess.stiffness_model import assess_stiffness, stiffness_estimate
 from jaxmb.identify.assess.uncertainty.nonlinear import (
     mode_std,
@@ -236,7 +236,7 @@ def assess(estimate: Estimate) -> Result:
             parameter_budgets(goodness.budget, study.free, estimate.std, study.free.slope(estimate.values)) or None
         )
         joint_covariance = _covariance_with_errors(estimate)
-        estimate = estimate.with_added(goodness.budget.covariance)
+        estimate = estimate.with_systematic(goodness.budget.covariance)
     rows = information_rows(estimate.jacobian, run.variances) if run.information is None else run.information
     combinations = groups(rows, estimate.identifiability.prior_std)
     if not estimate.has_std:
@@ -254,14 +254,14 @@ def assess(estimate: Estimate) -> Result:
     doubts = _doubts(estimate, diagnosis, metrics, machine)
     ended = converged_status(goodness.missed, diagnosis.wrong, verdict, estimate.identifiability.verdict, doubts)
     return Result(
-        study=_with_noise(estimate),
+        study=_with_estimated_noise(estimate),
         status=linear_status([solved.step], ended)
         if isinstance(solved, LinearSystem)
         else search_status(estimate, solved, ended),
         seed=estimate.seed,
         cost=run.cost,
         initial_cost=run.initial_cost,
-        parameters=found_parameters(study, estimate.values, run.initial, estimate.identifiability),
+        parameters=identified_parameters(study, estimate.values, run.initial, estimate.identifiability),
         modes=_modes(estimate, rows),
         metrics=metrics,
         remarks=(
@@ -318,9 +318,14 @@ def _doubts(estimate: Estimate, diagnosis: Diagnosis, metrics: Metrics, machine:
     explained = max((error.explains for error in metrics.model_errors or ()), default=0.0) > EXPLAINED
     is_judged = not (goodness.not_reproduced or explained)
     known = [e.name for e in estimate.study.fitted if e.test.noise.is_known and not e.source.noise_estimated]
-    stated = {name: goodness.excesses[name] for name in known}
+    stated = {name: goodness.untolerated_misfits[name] for name in known}
     doubts = (
-        *excess_remarks(goodness.excess, goodness.systematic, likely, stated if goodness.excess is None else None),
+        *misfit_remarks(
+            goodness.untolerated_misfit,
+            goodness.systematic_fractions,
+            likely,
+            stated if goodness.untolerated_misfit is None else None,
+        ),
         *others,
         *([NO_STD] if goodness.not_reproduced else []),
         *diagnosis.doubts,
@@ -331,7 +336,7 @@ def _doubts(estimate: Estimate, diagnosis: Diagnosis, metrics: Metrics, machine:
     return doubts if estimate.has_std else tuple(text.replace(INFLATED, "") for text in doubts)
 
 
-def _with_noise(estimate: Estimate) -> Study:
+def _with_estimated_noise(estimate: Estimate) -> Study:
     """The study with its noise as estimated, also where that has no effect on the fit."""
     study, levels = estimate.study, estimate.noise_levels
     tests = [
@@ -345,7 +350,7 @@ def _with_noise(estimate: Estimate) -> Study:
 def _modes(estimate: Estimate, rows: np.ndarray) -> tuple[Mode, ...]:
     """Modes of the identified machine below the end of each test's band; `rows` is the information about u."""
     study, lines = estimate.study, []
-    for (entry, view, _), affine in zip(estimate.of(study.fitted), study.problem.views, strict=True):
+    for (entry, view, _), affine in zip(estimate.fitted_of(study.fitted), study.problem.views, strict=True):
         vibration = entry.test.vibration
         if vibration is not None:
             found = jax.tree.map(np.asarray, modes(view.tangent))
@@ -467,12 +472,16 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
     if goodness.misfit_tolerated or (goodness.not_reproduced and contradiction == 0.0):
         common = None
     wrong = bool(
-        goodness.not_reproduced or goodness.is_inconsistent or goodness.systematic or hypotheses or contradiction
+        goodness.not_reproduced
+        or goodness.is_inconsistent
+        or goodness.systematic_fractions
+        or hypotheses
+        or contradiction
     )
     if wrong and not (goodness.all_by_errors or is_large(problem)):
         estimate = estimate.with_std(np.maximum(estimate.std, jackknife_std(estimate)))
     estimate = with_hypotheses(estimate, explanations)
-    excess = goodness.excess is not None and not goodness.excess.explained
+    excess = goodness.untolerated_misfit is not None and not goodness.untolerated_misfit.explained
     laws = chosen_laws(estimate.without_std if estimate.std_unknown else estimate)
     cause = one_model_text(common, estimate.study, estimate.study.free.named(estimate.values))
     return Diagnosis(

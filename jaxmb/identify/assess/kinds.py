@@ -74,7 +74,7 @@ def fit_metrics(estimate: Estimate) -> Metrics:
     found = {
         kind: record
         for kind, entries in by_kind(study.entries, KINDS)
-        if (record := KINDS[kind].metrics.found(estimate, entries)) is not None
+        if (record := KINDS[kind].metrics.of_fit(estimate, entries)) is not None
     }
     return dataclasses.replace(
         truth_metrics(estimate),
@@ -104,5 +104,5 @@ def with_systematic_errors(estimate: Estimate) -> tuple[Estimate, list[str]]:
         systematic = KINDS[kind].systematic
         if systematic is not None:
             covariance, remarks = systematic(estimate, entries)
-            estimate, sentences = estimate.with_added(covariance), [*sentences, *remarks]
+            estimate, sentences = estimate.with_systematic(covariance), [*sentences, *remarks]
     return estimate, sentences

@@ -115,7 +115,7 @@ def diagnosed_linear(estimate: Estimate, linear: LinearSystem) -> Diagnosis:
     if common or estimate.std_unknown:
         estimate = estimate.without_std
     stated = estimate.goodness.budget
-    known = estimate.identifiability if stated is None else estimate.with_added(stated.covariance).identifiability
+    known = estimate.identifiability if stated is None else estimate.with_systematic(stated.covariance).identifiability
     # gross errors invalidate everything else
     on_bodies, of_noise = ([], []) if estimate.goodness.gross_errors else body_remarks(estimate, step)
     beyond = beyond_bounds(estimate, step.identifiability.std)[1]

@@ -38,7 +38,7 @@ class KindMetrics:
         return ""
 
     @classmethod
-    def found(cls, estimate: Estimate, entries: Sequence[Entry]) -> Self | None:
+    def of_fit(cls, estimate: Estimate, entries: Sequence[Entry]) -> Self | None:
         """Metrics of a fit; None without additional metrics.
 
         Args:
@@ -217,7 +217,7 @@ class Compensation:
         return self.errors_mm_fit if role == "fit" else self.errors_mm_check
 
     @property
-    def judged(self) -> str:
+    def evaluated_role(self) -> str:
         """Role of the tests in which compensation is evaluated."""
         return "fit" if self.table2_check is None else "check"
 
@@ -369,7 +369,7 @@ def truth_metrics(estimate: Estimate) -> Metrics:
     errors = {n: named[n] / true - 1.0 for n, true in study.truth.items() if true != 0.0 and n not in lost}
     pairs = tuple(
         pair
-        for entry, view, _ in estimate.of(study.fitted)
+        for entry, view, _ in estimate.fitted_of(study.fitted)
         if (vibration := entry.test.vibration) is not None
         if entry.truth is not None and entry.truth.modes is not None
         for pair in _against_true_modes(entry, vibration.band_end_hz, modes(view.tangent), entry.truth.modes)

@@ -599,9 +599,11 @@ def _scatter(estimate: Estimate) -> tuple[Float[np.ndarray, "m"], bool]:
     """Variance of each row over that of its noise in the fit, and whether noise and tolerances do not explain the
     residual."""
     problem, goodness = estimate.study.problem, estimate.goodness
-    doubtful = bool(goodness.systematic or goodness.beyond_tolerance)
+    doubtful = bool(goodness.systematic_fractions or goodness.beyond_tolerance)
     found = np.ones(estimate.residual.size)
-    for rows, test, misfit in zip(problem.row_slices, problem.tests, goodness.excesses.values(), strict=True):
+    for rows, test, misfit in zip(
+        problem.row_slices, problem.tests, goodness.untolerated_misfits.values(), strict=True
+    ):
         residual, weights = estimate.residual[rows], estimate.row_weights[rows]
         if test.noise.is_known:
             doubtful |= not misfit.explained

@@ -119,7 +119,7 @@ def _name_and_unit(tolerance: str) -> tuple[str, str]:
     return " ".join(words[:-1]), "%" if words[-1] == "percent" else words[-1]
 
 
-def excess_remarks(
+def misfit_remarks(
     misfit: Misfit | None,
     systematic: Mapping[str, float] | None = None,
     causes: Sequence[str] = (),

@@ -374,7 +374,7 @@ def scale_of_values(free: FreeParameters) -> np.ndarray:
     return np.where(free.logarithmic, 1.0, free.width)
 
 
-def found_parameters(
+def identified_parameters(
     study: Study, values: np.ndarray, initial: np.ndarray, known: Identifiability
 ) -> dict[str, Parameter]:
     """Identified parameters by name, tied ones each by its own name.

@@ -237,7 +237,7 @@ def load_result(folder: str | os.PathLike[str]) -> Result:
             with contextlib.suppress(ValueError):  # as in the fit, which goes on without it
                 study = study.linearized_about(model)
         study = study.at_values(np.array([parameters[name].value for name in study.free.names]))
-        study = _with_noise(study, model, saved["estimated_noise"], saved.get("lines_left_out", {}))
+        study = _with_saved_noise(study, model, saved["estimated_noise"], saved.get("lines_left_out", {}))
         result = Result(
             study=study,
             status=saved["status"],
@@ -293,7 +293,7 @@ def _number(value: float | None, unknown: float = math.nan) -> float:
     return unknown if value is None else value
 
 
-def _with_noise(
+def _with_saved_noise(
     study: Study, model: Model, levels: Mapping[str, float], left_out: Mapping[str, Sequence[int]]
 ) -> Study:
     """The study with the noise estimated in its fit, and without the excluded lines."""

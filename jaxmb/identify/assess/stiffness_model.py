@@ -19,7 +19,7 @@ from jaxmb.identify.assess.metrics import (
     SpringOutcome,
     StiffnessModelMetrics,
 )
-from jaxmb.identify.assess.remarks import CAPPED, data_remarks, excess_remarks, outlier_remarks, tests_text
+from jaxmb.identify.assess.remarks import CAPPED, data_remarks, misfit_remarks, outlier_remarks, tests_text
 from jaxmb.identify.assess.result import Parameter, Result, converged_status, with_interval
 from jaxmb.identify.assess.tests.deflections import (
     deflection_budget,
@@ -66,12 +66,12 @@ def cases_of(entries: Sequence[Entry], role: str) -> list[LoadCase]:
     return [case for entry in entries if entry.role == role for case in entry.source.cases]
 
 
-def judged_cases(entries: Sequence[Entry]) -> list[LoadCase]:
+def evaluated_cases(entries: Sequence[Entry]) -> list[LoadCase]:
     """Load cases in which compensation is evaluated: the check tests, or the fitted ones without check tests."""
     return cases_of(entries, "check") or cases_of(entries, "fit")
 
 
-def able(model: Model, tests: Sequence[LoadCase], variants: Mapping[str, Variant]) -> dict[str, Variant]:
+def predicting_variants(model: Model, tests: Sequence[LoadCase], variants: Mapping[str, Variant]) -> dict[str, Variant]:
     """The variants that can predict all tests: those with a compliance of the compensated joint at each of their
     angles."""
     return {name: v for name, v in variants.items() if not v.model.angles_not_tested(model, tests)}
@@ -83,7 +83,7 @@ def compensation_metrics(model: Model, entries: Sequence[Entry], variants: Mappi
     tables, errors = {}, {}
     for role in ("fit", "check"):
         if tests := cases_of(entries, role):
-            usable = able(model, tests, variants)
+            usable = predicting_variants(model, tests, variants)
             known = {name: predict(variant, model, tests) for name, variant in usable.items()}
             none = _row(tests, np.zeros(measured_displacements(tests)[0].size), "none", 0)
             rows = (_row(tests, each, name, len(usable[name].model.names)) for name, each in known.items())
@@ -158,8 +158,8 @@ def compensation_scatter(
     """
     fitted = [entry for entry in entries if entry.role == "fit"]
     independent = functools.partial(independent_rows, fitted)
-    fit_tests, judged = cases_of(entries, "fit"), judged_cases(entries)
-    usable = able(model, judged, variants)
+    fit_tests, judged = cases_of(entries, "fit"), evaluated_cases(entries)
+    usable = predicting_variants(model, judged, variants)
     rows = {name: independent(v.model.observation(model, fit_tests)) for name, v in variants.items()}
     seen = {name: v.model.observation(model, judged) for name, v in usable.items()}
     of_machine = np.concatenate([p[t.measured] for p, t in zip(predicted(finished, fit_tests), fit_tests, strict=True)])
@@ -283,7 +283,7 @@ def assess_stiffness(found: StiffnessEstimate) -> Result:
     share = functools.partial(unexplained_share_by, found.variants["J1"].model, model)
     causes = [*factor_remarks(entries, share), *size_remarks(entries)]
     doubts = (
-        *excess_remarks(found.misfit, causes=causes),
+        *misfit_remarks(found.misfit, causes=causes),
         *([CAPPED] if wrong else []),
         *outlier_remarks(best.fit.weights),
         *angle_remarks(model, study.entries, found.variants),

@@ -180,7 +180,7 @@ def inspect(study: Study) -> Inspection:
     if study.tolerances is not None and not study.problem.one_by_one:
         u, model = np.asarray(study.free.encode(values)), study.free.apply(study.model, values)
         stated = budget(
-            DescribedTests(study.fitted, model, study.free, study.tolerances, study.exact),
+            DescribedTests(study.fitted, model, study.free, study.tolerances, study.exact_tests),
             functools.partial(nonlinear_refit, study.problem, u),
             jacobian,
             known.std,

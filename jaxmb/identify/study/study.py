@@ -185,7 +185,7 @@ class Study:
         return dataclasses.replace(self, problem=problem, entries=entries)
 
     @property
-    def exact(self) -> tuple[str, ...]:
+    def exact_tests(self) -> tuple[str, ...]:
         """Names of the fitted tests whose description is exact: simulated ones, unless the study states tolerances."""
         by_default = self.origin.file.tolerances is None
         return tuple(entry.name for entry in self.fitted if by_default and entry.truth is not None)

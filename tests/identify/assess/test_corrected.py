@@ -27,7 +27,7 @@ def test_a_minimum_behind_two_reversed_phases_is_reached():
         errors=(error,), state=state, blocks=blocks, problem=SimpleNamespace(data_rows=403)
     )
     free = SimpleNamespace(lower=np.zeros(1), upper=np.full(1, 2.0))
-    study: Any = SimpleNamespace(exact=(), tolerances=Tolerances(mass_percent=1.0), free=free)
+    study: Any = SimpleNamespace(exact_tests=(), tolerances=Tolerances(mass_percent=1.0), free=free)
     found = joint_fit(corrected, study, np.array([0.5]), [error], np.ones(403))
     assert found is not None
     np.testing.assert_allclose((*found.u, *found.sizes), (1.0, 3.0), atol=1e-2)  # the prior moves the size by 0.002

@@ -160,9 +160,11 @@ class Told(KindMetrics):
     rows: tuple[int, ...]
 
     @classmethod
-    def found(cls, estimate, entries):
+    def of_fit(cls, estimate, entries):
         """Of a fit."""
-        return cls(tuple(entry.name for entry in entries), tuple(rows.start for *_, rows in estimate.of(entries)))
+        return cls(
+            tuple(entry.name for entry in entries), tuple(rows.start for *_, rows in estimate.fitted_of(entries))
+        )
 
 
 def said(estimate, entries, metrics):

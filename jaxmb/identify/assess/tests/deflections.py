@@ -310,7 +310,7 @@ def monte_carlo(estimate: Estimate, entries: Sequence[DeflectionEntry], draws: i
     if estimate.linear is None:
         raise ValueError("the study is not linear, expected one with a linear step")
     found, base, _, start = estimate.linear
-    rows = np.concatenate([np.arange(r.start, r.stop) for _, _, r in estimate.of(entries)])
+    rows = np.concatenate([np.arange(r.start, r.stop) for _, _, r in estimate.fitted_of(entries)])
     read = measured_displacements([case for entry in entries for case in entry.source.cases])[0]
     # All other measurements are resampled from their standard deviations.
     exact, draw = base.matrix @ found.encode(estimate.values), np.random.default_rng(estimate.seed)
@@ -433,7 +433,7 @@ class DeflectionMetrics(KindMetrics):
     """Convergence of values with the number of load cases; None for nonlinear studies."""
 
     @classmethod
-    def found(cls, estimate: Estimate, entries: Sequence[DeflectionEntry]) -> "DeflectionMetrics":
+    def of_fit(cls, estimate: Estimate, entries: Sequence[DeflectionEntry]) -> "DeflectionMetrics":
         """Metrics of a fit; see `KindMetrics`."""
         rows = [
             row

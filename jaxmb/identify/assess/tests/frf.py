@@ -38,10 +38,10 @@ class FrfMetrics(KindMetrics):
     """Unpaired measured and fitted modes."""
 
     @classmethod
-    def found(cls, estimate: Estimate, entries: Sequence[FrfEntry]) -> "FrfMetrics":
+    def of_fit(cls, estimate: Estimate, entries: Sequence[FrfEntry]) -> "FrfMetrics":
         """Metrics of a fit; see `KindMetrics`."""
         errors, by_name, held_out = {}, {}, {}
-        for entry, view, rows in estimate.of(entries):
+        for entry, view, rows in estimate.fitted_of(entries):
             by_name[entry.name] = _jq_percent(entry.test, view)
             errors[entry.name] = entry.test.log_error(estimate.residual[rows])
         for entry in entries:
@@ -68,7 +68,7 @@ def _jq_percent(test: FrfTest, view: MotionView) -> float:
 def frf_remarks(estimate: Estimate, entries: Sequence[FrfEntry], metrics: FrfMetrics) -> tuple[list[str], list[str]]:
     """Likely causes of FRFs that the machine does not reproduce, and doubts on FRFs that the machine lacks."""
     found = dict[str, list[tuple[str, FrfMisfit]]]()
-    for entry, view, _ in estimate.of(entries):
+    for entry, view, _ in estimate.fitted_of(entries):
         poor = entry.name in estimate.goodness.not_reproduced
         off = frf_misfit(entry.test, np.asarray(entry.test.predict(view)), poor, undamped(estimate))
         if off is not None:
@@ -80,7 +80,9 @@ def frf_remarks(estimate: Estimate, entries: Sequence[FrfEntry], metrics: FrfMet
             f"{tests_text([name for name, _ in tests])}: the fit is off by a factor of {_span(factors, '.3g')} and"
             f" {_span(degrees, '.0f')} degrees on average; {cause}"
         )
-    absent = [(entry.name, text) for entry, view, _ in estimate.of(entries) for text in _absent_texts(entry.test, view)]
+    absent = [
+        (entry.name, text) for entry, view, _ in estimate.fitted_of(entries) for text in _absent_texts(entry.test, view)
+    ]
     return sentences, grouped(absent)
 
 
@@ -114,11 +116,11 @@ class ModesMetrics(KindMetrics):
     """Measured modes, paired with predicted ones."""
 
     @classmethod
-    def found(cls, estimate: Estimate, entries: Sequence[ModesEntry]) -> "ModesMetrics | None":
+    def of_fit(cls, estimate: Estimate, entries: Sequence[ModesEntry]) -> "ModesMetrics | None":
         """Metrics of a fit; see `KindMetrics`."""
         model, lines = estimate.model, []
         names = (*model.coordinates, *model.springs, *model.beams)
-        for entry, view, _ in estimate.of(entries):
+        for entry, view, _ in estimate.fitted_of(entries):
             test = entry.test
             frequency, damping, share, likeness = (np.asarray(x) for x in predict_modes(test, view)[:4])
             lines += [

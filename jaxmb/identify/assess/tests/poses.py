@@ -97,11 +97,11 @@ class PoseMetrics(KindMetrics):
     """The same of a rotation or inclination, of tests without positions."""
 
     @classmethod
-    def found(cls, estimate: Estimate, entries: Sequence[PoseEntry]) -> "PoseMetrics":
+    def of_fit(cls, estimate: Estimate, entries: Sequence[PoseEntry]) -> "PoseMetrics":
         """Metrics of a fit; see `KindMetrics`."""
         rows, sets, estimated = list[PoseRow](), list[PoseSet](), dict[str, _Estimated]()
         mm, mrad = dict[str, float](), dict[str, float]()
-        for entry, _, own in estimate.of(entries):
+        for entry, _, own in estimate.fitted_of(entries):
             test: PoseTest = entry.test
             if not test.noise.is_known:
                 length = correlated_by_misfit(test, estimate.residual[own], estimate.row_weights[own])
@@ -149,7 +149,7 @@ def _rows(estimate: Estimate, entry: PoseEntry, found: _Estimated | None) -> lis
     random = _random_displacement(estimate, entry, whole)
     residual, slope = (each - random.change @ own for each, own in zip((residual, slope), random.fitted, strict=True))
     # the misfit of its own fitted rows, if it has any, not that of other tests
-    excess = estimate.goodness.excesses.get(entry.name, estimate.goodness.excess)
+    excess = estimate.goodness.untolerated_misfits.get(entry.name, estimate.goodness.untolerated_misfit)
     if found is not None:
         noise = np.asarray(dataclasses.replace(test, kind_std=found.kind_std).std)
     else:
@@ -203,7 +203,7 @@ def _by_errors(budget: Budget, estimate: Estimate, entry: PoseEntry, test: PoseT
         test: the same with other components.
     """
     study, there = estimate.study, dataclasses.replace(entry, test=test)
-    described = DescribedTests([there], estimate.model, study.free, Tolerances(), study.exact)
+    described = DescribedTests([there], estimate.model, study.free, Tolerances(), study.exact_tests)
     plain, sizes = described.residual({}), {error.key: error.std(study.tolerances) for error in budget.errors}
     own = np.reshape([described.residual({key: size}) - plain for key, size in sizes.items()], (-1, test.rows)).T
     return own * budget.factors
@@ -213,7 +213,7 @@ def _residual_and_slope(estimate: Estimate, entry: PoseEntry, test: PoseTest) ->
     """Residual of the components of a test and its derivative by u; that of the fit where it has the same ones."""
     plain = entry.test.scatter is None and test.rows == entry.test.rows
     if entry.role == "fit" and plain and not is_large(estimate.study.problem):
-        rows = next(rows for own, _, rows in estimate.of([entry]) if own is entry)
+        rows = next(rows for own, _, rows in estimate.fitted_of([entry]) if own is entry)
         return estimate.residual[rows], np.asarray(estimate.jacobian[rows])
     return state_of_test(estimate.study.problem, test, estimate.u)
 
@@ -302,7 +302,7 @@ def errors_between_stations(
         entries: the pose tests of its study.
     """
     labels, remarks = np.full(estimate.study.problem.data_rows, -1), list[str]()
-    for entry, _, rows in estimate.of(entries):
+    for entry, _, rows in estimate.fitted_of(entries):
         test: PoseTest = entry.test
         if test.noise.is_known or len(test.stations) < LEAST_STATIONS or is_large(estimate.study.problem):
             continue

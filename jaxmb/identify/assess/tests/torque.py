@@ -142,7 +142,7 @@ class TorqueMetrics(KindMetrics):
         )
 
     @classmethod
-    def found(cls, estimate: Estimate, entries: Sequence[TorqueEntry]) -> "TorqueMetrics":
+    def of_fit(cls, estimate: Estimate, entries: Sequence[TorqueEntry]) -> "TorqueMetrics":
         """Metrics of a fit; see `KindMetrics`."""
         rows = []
         base, free_base = _base_rows(estimate, entries)
@@ -441,7 +441,7 @@ def systematic_errors(estimate: Estimate, entries: Sequence[TorqueEntry]) -> tup
     Source: DerSimonian and Laird 1986, "Meta-analysis in clinical trials", of effects that differ between studies.
     """
     size = estimate.u.size
-    sizes = [entry.test.sizes(view) for entry, view, _ in estimate.of(entries)]
+    sizes = [entry.test.sizes(view) for entry, view, _ in estimate.fitted_of(entries)]
     if estimate.linear is None or all(np.all(missed <= EXACT * measured) for measured, missed in sizes):
         return np.zeros((size, size)), []
     joints = joint_rows(estimate, entries)
@@ -462,7 +462,7 @@ def joint_rows(estimate: Estimate, entries: Sequence[TorqueEntry]) -> list[Joint
     delays = step * np.array([sign * count for count in DELAYS for sign in (1.0, -1.0)])
     budget = estimate.goodness.budget
     effects = np.zeros((estimate.study.problem.data_rows, 0)) if budget is None else budget.columns
-    for number_of_test, (entry, view, rows) in enumerate(estimate.of(entries)):
+    for number_of_test, (entry, view, rows) in enumerate(estimate.fitted_of(entries)):
         test, source = entry.test, entry.source
         predicted = np.asarray(test.predict(view))
         seen = np.asarray(view)[: len(names)]
@@ -567,7 +567,7 @@ def beyond_noise(estimate: Estimate, entries: Sequence[TorqueEntry]) -> list[str
     """A sentence where the residual is larger than the recorded torque above the band of the motion."""
     found = [
         f"{name} ({100.0 * missed / measured:.2g} % of its torque)" if measured else f"{name} (torque 0)"
-        for entry, view, _ in estimate.of(entries)
+        for entry, view, _ in estimate.fitted_of(entries)
         if entry.source.noise_estimated
         for name, measured, missed, bound in zip(
             entry.source.coordinates, *entry.test.sizes(view), entry.source.noise_bound, strict=True
@@ -589,7 +589,7 @@ def _missing_terms(
     delay of each test."""
     widening = 1.0 if estimate.goodness.misfit is None else estimate.goodness.misfit.widening
     restricted = estimate.linear is not None and not estimate.linear.step.misfit.explained
-    tests = [entry.test for entry, _, _ in estimate.of(entries)]
+    tests = [entry.test for entry, _, _ in estimate.fitted_of(entries)]
     # wrong fixed values may resemble a delay of a joint
     tried = [[term for term in _candidates(joint) if not (restricted and term[0] == "delay")] for joint in joints]
     shared = len(tests)

@@ -411,7 +411,7 @@ def test_tolerances_beside_a_simulated_test(tmp_path):
     corrected = Corrected.of(made, made.model)
     by_test = corrected.tolerances(made)
     std = by_test.max(axis=0)
-    described = DescribedTests(made.fitted, made.model, made.free, made.tolerances, made.exact)
+    described = DescribedTests(made.fitted, made.model, made.free, made.tolerances, made.exact_tests)
     tolerated = {error.key for error in described.errors if error.std(made.tolerances) > 0.0}
     assert {error.key for error, size in zip(corrected.errors, std, strict=True) if size > 0.0} == tolerated
     keys = [error.key for error in corrected.errors]

@@ -12,7 +12,7 @@ from jaxmb.identify.assess.stiffness_model import (
     angle_remarks,
     compensation_metrics,
     compensation_scatter,
-    judged_cases,
+    evaluated_cases,
 )
 from jaxmb.identify.estimation import semidefinite
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, predicted
@@ -62,8 +62,8 @@ def test_many_such_tests_are_counted(fit_cases, models):
     (told,) = angle_remarks(MODEL, entries, variants)
     assert told.endswith("'c9' at 39 deg and 2 more")
     assert compensation_metrics(MODEL, entries, variants).compensated_percent["J2"] is None
-    assert judged_cases(entries) == check
-    assert judged_cases(entries[:1]) == list(fit_cases)
+    assert evaluated_cases(entries) == check
+    assert evaluated_cases(entries[:1]) == list(fit_cases)
     assert angle_remarks(MODEL, entries[:1], variants) == []
 
 

@@ -157,7 +157,7 @@ def test_friction_beside_a_prior(tmp_path):
     assert "friction: a (load" in text
     assert " b (" not in text
     joint, column, at = joint_rows(estimate, estimate.study.fitted)[0], np.zeros(estimate.residual.size), 0
-    for entry, _, rows in estimate.of(estimate.study.fitted):
+    for entry, _, rows in estimate.fitted_of(estimate.study.fitted):
         own = rows.start + np.flatnonzero(np.asarray(entry.test.coordinate) == 0)
         part = slice(at, at + own.size)
         column[own] = (joint.root * np.abs(joint.load) * np.sign(joint.velocity))[part]
