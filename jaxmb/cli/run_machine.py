@@ -157,7 +157,7 @@ def compensate(
     import jax.numpy as jnp
     import numpy as np
 
-    from jaxmb.io.files import finite_number, write_atomically
+    from jaxmb.io.files import number_of_cell, write_atomically
     from jaxmb.mechanics.kinematics import check_wrench, frame_name, frame_pose
     from jaxmb.response.static import CONVERGED, actual_pose, compensate as commands_of, nominal_model, nominal_values
     from jaxmb.spatial import displacement
@@ -165,7 +165,7 @@ def compensate(
     with wrong_input(), progress(robot.name, "computing"):
         model = robot.model
         point = frame_name(model, frame)
-        load = jnp.asarray([finite_number("wrench", part) for part in wrench.split(",")]) if wrench else None
+        load = jnp.asarray([number_of_cell("wrench", part) for part in wrench.split(",")]) if wrench else None
         check_wrench(load)
         driven, rows = _postures(joints, model)
         q, nominal, columns = np.array(rows), nominal_model(model), [model.coordinates.index(name) for name in driven]
@@ -195,7 +195,7 @@ def compensate(
 def _postures(path: Path, model: "Model") -> tuple[tuple[str, ...], list[list[float]]]:
     """Coordinates with a column in a CSV file, and its postures, rad or m, other coordinates as in the reference
     posture."""
-    from jaxmb.io.files import csv_table, finite_number
+    from jaxmb.io.files import csv_table, number_of_cell
     from jaxmb.machine.values import check_angle, check_travel
 
     coordinates, reference = model.coordinates, model.reference.tolist()
@@ -210,7 +210,7 @@ def _postures(path: Path, model: "Model") -> tuple[tuple[str, ...], list[list[fl
     found = []
     for number, row in rows:
         with error_location(f"{path}: line {number}"):
-            values = {name: finite_number(name, cell) for name, cell in zip(heads, row, strict=True)}
+            values = {name: number_of_cell(name, cell) for name, cell in zip(heads, row, strict=True)}
             for name, value in values.items():
                 checks[name](name, value)
         found.append([values.get(name, own) for name, own in zip(coordinates, reference, strict=True)])

@@ -91,14 +91,14 @@ def modal(
 def _settings(poles: str | None, **options: object) -> "ModalPart":
     """Options of the analysis, None where not given; those given beside a file of poles replace its own."""
     from jaxmb.identify.study.format.vibration_format import ModalPart, PolesFile
-    from jaxmb.io.files import finite_number as number_of_text, read_toml
+    from jaxmb.io.files import number_of_cell, read_toml
     from jaxmb.io.validation import finite_number, validated
 
     saved, given = ModalPart(), {key: value for key, value in options.items() if value is not None}
     if poles is not None and poles.lower().endswith(".toml"):
         saved = validated(PolesFile, read_toml(Path(poles)), poles).modal
     elif poles is not None:
-        numbers = (number_of_text("--poles-hz", part) for part in poles.split(","))
+        numbers = (number_of_cell("--poles-hz", part) for part in poles.split(","))
         given |= {"chosen_hz": tuple(finite_number("--poles-hz", number, above=0.0) for number in numbers)}
     return saved.model_copy(update=given)
 

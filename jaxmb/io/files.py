@@ -298,7 +298,7 @@ def is_number(cell: str) -> bool:
     return "_" not in cell
 
 
-def finite_number(what: str, text: str) -> float:
+def number_of_cell(what: str, text: str) -> float:
     """The number in a cell of a table.
 
     Raises:

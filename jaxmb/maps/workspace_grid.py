@@ -7,7 +7,7 @@ from typing import Literal, TypedDict
 
 import numpy as np
 
-from jaxmb.io.files import finite_number
+from jaxmb.io.files import number_of_cell
 from jaxmb.io.validation import check_known, whole_number
 from jaxmb.machine.build import Model
 from jaxmb.machine.values import assignments, check_travel, number_of_text
@@ -53,7 +53,7 @@ def thresholds_of(texts: Sequence[str]) -> dict[str, float]:
         ValueError: a text is not "quantity=number" with a finite number, or a quantity is given twice.
     """
     values = assignments("good", texts, "dexterity=0.4")
-    return {name: finite_number(f"good: {name}: threshold", value) for name, value in values.items()}
+    return {name: number_of_cell(f"good: {name}: threshold", value) for name, value in values.items()}
 
 
 def ranges_of(

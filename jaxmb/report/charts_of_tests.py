@@ -220,9 +220,9 @@ class Quantity(NamedTuple):
 
     name: str
     prefix: str
-    """Of its entries in `PoseErrors`."""
+    """Of its entries in `PoseErrorStatistics`."""
     count: str
-    """Entry in `PoseErrors` with the number of measured ones."""
+    """Entry in `PoseErrorStatistics` with the number of measured ones."""
     file: str
     """Beginning of the name of its picture."""
     part: slice

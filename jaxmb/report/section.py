@@ -198,7 +198,7 @@ def percent(value: float, signed: bool = False) -> str:
     return f"{value:+z.2g}" if signed else number(value, 2)
 
 
-def deviation(percentage: float) -> str:
+def std_percent(percentage: float) -> str:
     """A standard deviation by `percent`, with three digits where two would reach a limit of "yes" or "weak"."""
     text = percent(percentage)
     if text in ("10", "100") and percentage < float(text):

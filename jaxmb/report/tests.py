@@ -9,7 +9,7 @@ import numpy as np
 from jaxmb.identify.assess.result import INTERVAL, Result
 from jaxmb.identify.assess.tests.deflections import DeflectionMetrics, ErrorRow
 from jaxmb.identify.assess.tests.frf import FrfMetrics, ModesMetrics
-from jaxmb.identify.assess.tests.poses import PoseErrors, PoseMetrics
+from jaxmb.identify.assess.tests.poses import PoseErrorStatistics, PoseMetrics
 from jaxmb.identify.assess.tests.torque import TorqueMetrics
 from jaxmb.identify.experiments.test import ROLES, Entry, by_kind
 from jaxmb.identify.parameters.model_parameters import parameters
@@ -459,7 +459,7 @@ def pose_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
 def pose_table(metrics: PoseMetrics) -> Table:
     """Errors of the poses of each test before and after the fit."""
 
-    def cells(errors: PoseErrors, prefix: str) -> list[str]:
+    def cells(errors: PoseErrorStatistics, prefix: str) -> list[str]:
         known = (errors.get(prefix + what) for what in ("mean", "percentile_95", "largest"))
         return [MISSING if x is None else number(1e3 * x, 3) for x in known]
 

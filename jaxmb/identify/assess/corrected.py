@@ -115,7 +115,7 @@ class Corrected:
 
     def blocks(
         self, u: np.ndarray, x: np.ndarray, columns: np.ndarray, tests: Mapping[int, Test] = types.MappingProxyType({})
-    ) -> Iterator["Block"]:
+    ) -> Iterator["ResidualBlock"]:
         """Residual in units of the noise and its Jacobian by u and the errors' sizes, of each test and of the prior.
 
         Each test is evaluated for its own columns only, in batches of one size, so that one program is compiled. Of the
@@ -140,10 +140,10 @@ class Corrected:
             for (part, *_), (_, slopes) in zip(batches, found, strict=True):
                 jacobian[:, part] = np.asarray(slopes)[: part.size].T
             residual = finite(np.asarray(found[0][0]), NOT_FINITE)
-            yield Block(rows, asked, residual - known[rows], finite(jacobian))
+            yield ResidualBlock(rows, asked, residual - known[rows], finite(jacobian))
         rows, by_u = slice(problem.data_rows, len(known)), np.flatnonzero(columns < size)
         of_prior = np.zeros((0, size)) if problem.prior is None else np.asarray(problem.prior.rows)
-        yield Block(rows, by_u, finite(prior, NOT_FINITE) - known[rows], of_prior[:, columns[by_u]])
+        yield ResidualBlock(rows, by_u, finite(prior, NOT_FINITE) - known[rows], of_prior[:, columns[by_u]])
 
     @functools.cached_property
     def _kept_batches(self) -> Callable[..., tuple[np.ndarray, list[Batch]]]:
@@ -295,7 +295,7 @@ def _at_points(residual: _Residual, x: Float[Array, "b n"], moving: Int[Array, "
     return jax.lax.map(lambda at: residual(*at), (x, moving))
 
 
-class Block(NamedTuple):
+class ResidualBlock(NamedTuple):
     """Rows of a test, or of the prior."""
 
     rows: slice

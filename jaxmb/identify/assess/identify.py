@@ -22,7 +22,7 @@ from jaxmb.identify.assess.estimate import (
     jackknife_std,
 )
 from jaxmb.identify.assess.kinds import fit_metrics, kind_remarks, with_systematic_errors
-from jaxmb.identify.assess.laws.law_choice import chosen_laws, law_remarks, unsettled_laws
+from jaxmb.identify.assess.laws.law_choice import chosen_laws, law_remarks, unconverged_laws
 from jaxmb.identify.assess.laws.one_model import one_model, one_model_text
 from jaxmb.identify.assess.linear_estimate import diagnosed_linear, linear_estimate, linear_status
 from jaxmb.identify.assess.metrics import Metrics
@@ -491,7 +491,7 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
             *run.doubts,
             *bounded,
             *([] if goodness.not_reproduced else (*ambiguous, *unmatched_remarks(estimate))),
-            *unsettled_laws(laws),
+            *unconverged_laws(laws),
         ),
         remarks=(
             *search_remarks(estimate.study, fit),

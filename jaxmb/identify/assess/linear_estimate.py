@@ -84,8 +84,8 @@ from jaxmb.io.validation import display_name, error_location
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.postures import OutOfReachError
 
-UNSETTLED = f"{Outcome.NOT_CONVERGED}: the robust weights still move after {MOST_ROUNDS} rounds"
-UNSOLVED = f"{Outcome.NOT_CONVERGED}: the active set of bounds was not identified"
+WEIGHTS_NOT_CONVERGED = f"{Outcome.NOT_CONVERGED}: the robust weights still move after {MOST_ROUNDS} rounds"
+NO_ACTIVE_SET = f"{Outcome.NOT_CONVERGED}: the active set of bounds was not identified"
 RESTRICTED = 2.0
 """Squared residual over that of a fit of all parameters above which half of it is systematic: standard deviations are
 at least those of a jackknife unless they include the cause."""
@@ -237,9 +237,9 @@ def adjusted_parameters(study: Study, values: np.ndarray, step: LinearStep) -> d
 def linear_status(fits: Sequence[LinearFit | LinearStep], ended: str) -> str:
     """Status of linear fits: `ended` if all converged, otherwise the reason."""
     if not all(fit.active_set_found for fit in fits):
-        return UNSOLVED
-    is_settled = ended.startswith(Outcome.NOT_REPRODUCED) or all(fit.weights_converged for fit in fits)
-    return ended if is_settled else UNSETTLED
+        return NO_ACTIVE_SET
+    converged = ended.startswith(Outcome.NOT_REPRODUCED) or all(fit.weights_converged for fit in fits)
+    return ended if converged else WEIGHTS_NOT_CONVERGED
 
 
 def _restricted_remarks(estimate: Estimate, linear: LinearSystem) -> list[str]:

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import chdtri
 
-from jaxmb.identify.assess.corrected import Block, Corrected
+from jaxmb.identify.assess.corrected import Corrected, ResidualBlock
 from jaxmb.identify.assess.estimate import Estimate, noise_variances
 from jaxmb.identify.assess.hypotheses import (
     EXPLAINS,
@@ -220,7 +220,7 @@ def _on_some_lines(
     return some_lines, kept
 
 
-def _effects(blocks: Sequence[Block], size: int, std: Float[np.ndarray, "b e"]) -> Float[np.ndarray, "m e"]:
+def _effects(blocks: Sequence[ResidualBlock], size: int, std: Float[np.ndarray, "b e"]) -> Float[np.ndarray, "m e"]:
     """Change of the residual by one standard deviation of each error, which is stated for each block."""
     found = [np.zeros((len(block.residual), own.size)) for block, own in zip(blocks, std, strict=True)]
     for effects, block, own in zip(found, blocks, std, strict=True):
@@ -230,7 +230,7 @@ def _effects(blocks: Sequence[Block], size: int, std: Float[np.ndarray, "b e"]) 
 
 
 def _largest_drop(
-    blocks: Sequence[Block], size: int, std: Float[np.ndarray, "b e"], variances: Float[np.ndarray, "m"]
+    blocks: Sequence[ResidualBlock], size: int, std: Float[np.ndarray, "b e"], variances: Float[np.ndarray, "m"]
 ) -> float:
     """Largest decrease of the sum of squares, to first order, in a fit with one of the errors without a tolerance.
 
@@ -240,7 +240,7 @@ def _largest_drop(
         std: of the errors by their tolerances, in the rows of each block.
         variances: of the noise.
     """
-    scale, short = inverse_std(variances), list[Block]()
+    scale, short = inverse_std(variances), list[ResidualBlock]()
     for block in blocks:  # the triangular factor has the inner products of the columns, in fewer rows
         factor = triangular_factor([np.column_stack([block.residual, block.jacobian]) * scale[block.rows, None]])
         short.append(block._replace(residual=factor[:, 0], jacobian=factor[:, 1:]))

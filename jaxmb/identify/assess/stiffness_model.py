@@ -44,9 +44,9 @@ from jaxmb.identify.stiffness_model.variants import (
     compensated_joint,
     compensated_percent,
     fitted_variant,
-    least_squares,
     predict,
     residual_norms,
+    stiffness_fit,
     stiffness_models,
     translations,
 )
@@ -169,7 +169,7 @@ def compensation_scatter(
     moved = {name: np.empty((draws, measured.size)) for name in usable}
     for k, drawn in enumerate(drawn_displacements(finished, fitted, draws, seed)):
         for name, variant in usable.items():
-            fit = least_squares(variant.model, rows[name], truth + independent(drawn - of_machine), std, robust)
+            fit = stiffness_fit(variant.model, rows[name], truth + independent(drawn - of_machine), std, robust)
             moved[name][k] = seen[name] @ fit.values
     percent = {name: [compensated_percent(judged, row) for row in moved[name]] for name in usable}
     # residuals of (measured - deviation) are the deviations, by point and direction

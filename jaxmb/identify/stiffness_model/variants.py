@@ -159,10 +159,10 @@ def fitted_variant(
         )
     scaled = std if weight is None else std / np.sqrt(weight)
     matrix = independent(stiffness.observation(model, tests))
-    return Variant(stiffness, least_squares(stiffness, matrix, independent(measured), scaled, robust))
+    return Variant(stiffness, stiffness_fit(stiffness, matrix, independent(measured), scaled, robust))
 
 
-def least_squares(
+def stiffness_fit(
     stiffness: StiffnessModel,
     matrix: Float[np.ndarray, "m d"],
     measured: Float[np.ndarray, "m"],

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmb.identify.assess.corrected import Block, joint_fit
+from jaxmb.identify.assess.corrected import ResidualBlock, joint_fit
 from jaxmb.identify.experiments.tolerances import StatedError, Tolerances
 
 
@@ -21,7 +21,7 @@ def test_a_minimum_behind_two_reversed_phases_is_reached():
         return residual, np.column_stack([np.eye(403)[0], by_size])[:, columns]
 
     def blocks(u, x, columns):
-        return [Block(slice(0, 403), columns, *state(u, x, columns))]
+        return [ResidualBlock(slice(0, 403), columns, *state(u, x, columns))]
 
     corrected: Any = SimpleNamespace(
         errors=(error,), state=state, blocks=blocks, problem=SimpleNamespace(data_rows=403)

@@ -152,7 +152,7 @@ def test_intervals_grow_with_the_misfit_of_their_own_test(tmp_path):
     ]
     study = make_study({"machine": "arm.toml", "test": tests, "free": ZEROS}, "s", tmp_path)
     estimate = estimate_at(study, study.free.encode(np.asarray(study.start.values)))
-    rows = PoseMetrics.found(estimate, study.fitted).pose_rows
+    rows = PoseMetrics.of_fit(estimate, study.fitted).pose_rows
     right, wrong = (np.array([row.std[:3] for row in rows if row.test == name]) for name in ("right", "wrong"))
     assert right.max() <= 5e-5
     assert wrong.min() > 5e-4

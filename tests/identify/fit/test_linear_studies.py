@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import OptimizeResult, lsq_linear
 
 from jaxmb.identify.assess.identify import identify
-from jaxmb.identify.assess.linear_estimate import UNSETTLED, UNSOLVED, linear_status
+from jaxmb.identify.assess.linear_estimate import NO_ACTIVE_SET, WEIGHTS_NOT_CONVERGED, linear_status
 from jaxmb.identify.estimation import linear
 from jaxmb.identify.fit.linear import linear_equations, linear_step, unknowns
 from jaxmb.identify.study.study import linear_in
@@ -65,8 +65,8 @@ def test_a_fit_whose_weights_still_move_did_not_converge(deflections, monkeypatc
     monkeypatch.setattr(linear, "MOST_ROUNDS", 1)
     result = identify(deflections)
     assert not result.converged
-    assert result.as_json()["status"] == UNSETTLED
-    assert UNSETTLED.startswith("not converged: the robust weights still move after ")
+    assert result.as_json()["status"] == WEIGHTS_NOT_CONVERGED
+    assert WEIGHTS_NOT_CONVERGED.startswith("not converged: the robust weights still move after ")
 
 
 @pytest.mark.parametrize("robust", [False, True])
@@ -85,7 +85,9 @@ def test_a_step_says_whether_its_bounds_were_found(deflections, robust, monkeypa
     step = linear_step(found, rows, deflections.start.values, robust)
     assert not step.active_set_found
     assert (
-        linear_status([step], "converged") == UNSOLVED == "not converged: the active set of bounds was not identified"
+        linear_status([step], "converged")
+        == NO_ACTIVE_SET
+        == "not converged: the active set of bounds was not identified"
     )
 
 

@@ -27,7 +27,7 @@ from jaxmb.identify.assess.laws.law_problem import (
 )
 from jaxmb.identify.assess.laws.one_model import (
     LEVEL,
-    Block,
+    TestResidual,
     agreement,
     blocks,
     relative_columns,
@@ -63,7 +63,7 @@ class HoldOut(NamedTuple):
         return all(fit.converged for fit in self.fits)
 
 
-def law_blocks(study: Study, problem: LawProblem, fit: LawFit) -> list[Block]:
+def law_blocks(study: Study, problem: LawProblem, fit: LawFit) -> list[TestResidual]:
     residual, jacobian = law_state(problem, fit)
     return blocks(study, residual, jacobian, np.asarray(study.problem.row_weights()))
 
@@ -148,7 +148,7 @@ def _by_each_test(
     return -scaled_svd(whole).solve(residual)[len(others) :], std[len(others) :]
 
 
-def unsettled_laws(laws: Laws | None) -> list[str]:
+def unconverged_laws(laws: Laws | None) -> list[str]:
     """A sentence where fits with laws did not converge."""
     text = "laws: some of the fits by which they were chosen did not converge: other ones may predict better"
     return [text] if laws is not None and laws.unsettled else []

@@ -38,7 +38,7 @@ ACTS = 1e-7
 """Length of the component of a unit column orthogonal to all others above which it counts as independent."""
 
 
-class Block(NamedTuple):
+class TestResidual(NamedTuple):
     """Linearized residual r + J du of one test in units of its noise, compressed to few rows.
 
     See `rotated_rows`.
@@ -114,7 +114,7 @@ def blocks(
     jacobian: Jacobian,
     row_weights: Float[np.ndarray, "m"],
     errors: Callable[[slice], Float[np.ndarray, "k e"]] | None = None,
-) -> list[Block]:
+) -> list[TestResidual]:
     """Linearized residuals of each test near a fit, without the prior.
 
     Args:
@@ -133,7 +133,7 @@ def blocks(
 
 def _block(
     test: Test, residual: np.ndarray, jacobian: np.ndarray, row_weights: np.ndarray, errors: np.ndarray
-) -> Block:
+) -> TestResidual:
     # A row that is zero with its derivatives, as of a mode with the measured content, has no noise.
     used = (row_weights > 0.0) & ((residual != 0.0) | np.any(jacobian != 0.0, axis=1))
     size = np.sqrt(np.where(used, row_weights, 1.0))
@@ -157,7 +157,7 @@ def _block(
     larger *= test.noise.known_factor(basis, residual, used_weights)
     few = rotated_rows(np.column_stack([j, c, r]) / np.sqrt(larger))
     j, c = np.split(few[:, :-1], [j.shape[1]], axis=1)
-    return Block(test.name, few[:, -1], j, max(count, 0), degrees, lines, c)
+    return TestResidual(test.name, few[:, -1], j, max(count, 0), degrees, lines, c)
 
 
 def _scatter(test: Test, residual: np.ndarray, row_weights: np.ndarray, used: np.ndarray) -> float:
@@ -176,13 +176,13 @@ def relative_columns(study: Study, u: Float[np.ndarray, "d"]) -> Float[np.ndarra
     return np.where(study.free.logarithmic | (u == 0.0), 1.0, u)
 
 
-def separate_columns(tests: Sequence[Block], i: int) -> Float[np.ndarray, "m t"]:
+def separate_columns(tests: Sequence[TestResidual], i: int) -> Float[np.ndarray, "m t"]:
     """Column i of the Jacobian of all tests, split into a column for each test."""
     return np.asarray(block_diag(*(block.jacobian[:, [i]] for block in tests)))
 
 
 def agreement(
-    tests: Sequence[Block], relative: Float[np.ndarray, "d"], names: Sequence[str], level: float = DISAGREE
+    tests: Sequence[TestResidual], relative: Float[np.ndarray, "d"], names: Sequence[str], level: float = DISAGREE
 ) -> OneModel:
     """Agreement of tests on one model, and drop of chi^2 by parameter, in their order.
 

@@ -34,7 +34,7 @@ from jaxmb.identify.experiments.deflections.load_cases import LoadCase, common_e
 from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.fit.linear import linear_equations, linear_step, without_effect
 from jaxmb.identify.fit.problem import Problem, state_of_test
-from jaxmb.identify.stiffness_model.variants import StiffnessModel, least_squares
+from jaxmb.identify.stiffness_model.variants import StiffnessModel, stiffness_fit
 from jaxmb.identify.study.reading.deflections import true_displacements
 from jaxmb.identify.study.study import Study
 from jaxmb.io.files import restored
@@ -582,7 +582,7 @@ def unexplained_share_by(stiffness: StiffnessModel, model: Model, cases: Cases) 
     """Residual share of displacements of load cases in a fit of a stiffness model, scaled by `share_scale`."""
     every = [case for some in cases for case in some]
     measured, scale = measured_displacements(every)[0], share_scale(cases)
-    fit = least_squares(stiffness, stiffness.observation(model, every), measured, scale)
+    fit = stiffness_fit(stiffness, stiffness.observation(model, every), measured, scale)
     return float(np.linalg.norm(fit.residual / scale))
 
 

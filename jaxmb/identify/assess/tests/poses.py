@@ -32,7 +32,7 @@ from jaxmb.identify.experiments.tolerances import Tolerances
 from jaxmb.identify.fit.noise import correlated_by_misfit
 from jaxmb.identify.fit.problem import is_large, state_of_test, test_at
 
-PoseErrors = dict[str, float | None]
+PoseErrorStatistics = dict[str, float | None]
 """Errors of predicted poses: lengths, m, and angles, rad; None where nothing of the kind was measured.
 
 "points", "inclinations" and "distances" are numbers of measured ones, a position or pose for each row and point.
@@ -49,9 +49,9 @@ class PoseSet:
 
     test: str
     role: str
-    before: PoseErrors
+    before: PoseErrorStatistics
     """Of the machine as stated, stations fitted to it."""
-    after: PoseErrors
+    after: PoseErrorStatistics
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -86,7 +86,7 @@ class PoseRow:
 class PoseMetrics(KindMetrics):
     """Additional metrics of pose tests."""
 
-    poses: PoseErrors | None
+    poses: PoseErrorStatistics | None
     """Errors of all held-out rows; None without any."""
     pose_sets: tuple[PoseSet, ...]
     pose_rows: tuple[PoseRow, ...]
@@ -323,7 +323,7 @@ def _by_point(test: PoseTest, values: np.ndarray, size: tuple[int, int]) -> np.n
     return found
 
 
-def pose_errors(rows: Sequence[PoseRow], what: str) -> PoseErrors:
+def pose_errors(rows: Sequence[PoseRow], what: str) -> PoseErrorStatistics:
     """Statistics of the errors of some rows.
 
     Args:
@@ -333,7 +333,7 @@ def pose_errors(rows: Sequence[PoseRow], what: str) -> PoseErrors:
     rows = [row for row in rows if row.is_measured]
     errors, std = (np.array([getattr(row, name) for row in rows]).reshape(-1, KIND.size) for name in (what, "std"))
     known = np.isfinite(errors) & np.isfinite(std)
-    found: PoseErrors = {"covered_percent": None}
+    found: PoseErrorStatistics = {"covered_percent": None}
     if what == "error" and known.any():
         found["covered_percent"] = 100.0 * float(np.mean(np.abs(errors[known]) <= INTERVAL * std[known]))
     parts = {"points": slice(0, ROTATION.stop), "inclinations": INCLINATION, "distances": DISTANCE}

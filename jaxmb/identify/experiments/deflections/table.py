@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, check_cases
-from jaxmb.io.files import csv_table, finite_number
+from jaxmb.io.files import csv_table, number_of_cell
 from jaxmb.io.validation import CLOSE, check_distinct, error_location, suggestion
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.postures import closed_posture
@@ -251,7 +251,7 @@ def _test(
 
     def values(location: str, cells: dict[str, str], names: Sequence[str], empty: np.ndarray) -> np.ndarray:
         return np.array([
-            finite_number(f"{location}: {what}", cells[what]) * units[what] if cells.get(what) else missing
+            number_of_cell(f"{location}: {what}", cells[what]) * units[what] if cells.get(what) else missing
             for what, missing in zip(names, empty, strict=True)
         ])  # fmt: skip
 

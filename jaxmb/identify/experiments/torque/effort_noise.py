@@ -9,11 +9,11 @@ from scipy.linalg import solve_toeplitz
 
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd, triangular_factor
 from jaxmb.identify.estimation.linear import linear_fit, tukey, tukey_square
-from jaxmb.identify.experiments.torque.effort_rows import EffortRows, least_squares
+from jaxmb.identify.experiments.torque.effort_rows import EffortRows, least_norm_solution
 
 ROUNDS = 3
 ROBUST_ROUNDS = 20
-SETTLED = 1e-3
+CONVERGED = 1e-3
 """Relative change of robust deviations at convergence, far below their sampling error."""
 SMALLEST = 1e-12
 """Standard deviation over the largest effort, below which it is rounding."""
@@ -62,7 +62,7 @@ def effort_noise(rows: EffortRows, robust: bool = False) -> EffortNoise:
     for _ in range(ROBUST_ROUNDS if robust else ROUNDS):
         before, scale = std.copy(), np.sqrt(weight) / std[rows.coordinate]
         scaled = rows.regressor * scale[:, None]
-        residual = effort - rows.regressor @ least_squares(scaled, effort * scale)
+        residual = effort - rows.regressor @ least_norm_solution(scaled, effort * scale)
         for i, (own, used) in enumerate(zip(groups, _degrees_used(scaled, rows.coordinate), strict=True)):
             part = residual[own]
             if robust:
@@ -70,7 +70,7 @@ def effort_noise(rows: EffortRows, robust: bool = False) -> EffortNoise:
             else:
                 std[i] = max(np.sqrt(np.sum(part**2) / max(1.0, part.size - used)), smallest)
             lengths[i] = correlation_length(part, used)
-        if robust and np.all(np.abs(std - before) <= SETTLED * std):
+        if robust and np.all(np.abs(std - before) <= CONVERGED * std):
             break
     return EffortNoise(std * np.sqrt(lengths), lengths)
 

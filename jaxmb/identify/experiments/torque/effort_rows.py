@@ -279,7 +279,7 @@ def _reversal(rate: Float[np.ndarray, "s ..."], margin: int) -> np.ndarray:
     return found
 
 
-def least_squares(matrix: Float[np.ndarray, "r p"], right: Float[np.ndarray, "r"]) -> Float[np.ndarray, "p"]:
+def least_norm_solution(matrix: Float[np.ndarray, "r p"], right: Float[np.ndarray, "r"]) -> Float[np.ndarray, "p"]:
     """Least squares solution of smallest norm, with columns scaled to length 1."""
     return scaled_svd(matrix, RANK_TOLERANCE).solve(right)
 
@@ -476,4 +476,4 @@ def _normalized_rows(
 
 def _residual(matrix: np.ndarray, right: np.ndarray) -> Float[np.ndarray, "r"]:
     """Residual of least squares over all parameters."""
-    return right - matrix @ least_squares(matrix, right)
+    return right - matrix @ least_norm_solution(matrix, right)

@@ -13,7 +13,7 @@ from jaxmb.identify.experiments.torque.effort_noise import NORMAL_MEDIAN, correl
 from jaxmb.identify.experiments.torque.effort_rows import (
     EffortRows,
     Samples,
-    least_squares,
+    least_norm_solution,
     stribeck,
     stribeck_slope,
 )
@@ -90,10 +90,10 @@ def fit_gains(
     group = np.unique(coordinates, return_inverse=True)[1]
     std = _rms_by_group(effort, group)
     right = rest / std
-    unexplained = right - regressor / std[:, None] @ least_squares(regressor / std[:, None], right)
+    unexplained = right - regressor / std[:, None] @ least_norm_solution(regressor / std[:, None], right)
     if not np.linalg.norm(unexplained) > SMALLEST_RESIDUAL * np.linalg.norm(right):
         raise ValueError(_not_identifiable_text(free_drives))
-    found = least_squares(np.concatenate([regressor, -effort], axis=1) / std[:, None], -rest / std)
+    found = least_norm_solution(np.concatenate([regressor, -effort], axis=1) / std[:, None], -rest / std)
     p, gains = np.split(found, [share.shape[1]])
     gains = np.where(gains == 0.0, 1.0, gains)
     robust = any(test.robust for test in tests)
@@ -102,7 +102,7 @@ def fit_gains(
             gain_columns(test.rows.all_samples, test.drives, free_drives, gains, share @ p + known) for test in tests
         ])  # fmt: skip
         matrix = np.concatenate([regressor, slope], axis=1)
-        found = least_squares(matrix / std[:, None], (effort @ gains - rest) / std)
+        found = least_norm_solution(matrix / std[:, None], (effort @ gains - rest) / std)
         residual = effort @ gains - rest - matrix @ found
         p, steps = np.split(found, [share.shape[1]])
         std = _robust_std(residual, group) if robust else _rms_by_group(residual[:, None], group)
@@ -210,7 +210,7 @@ def fit_delay(equations: Callable[[float], EffortRows], rate_hz: float, name: st
         right = rows.effort - rows.constant
         weight = np.ones(right.size)
         for _ in range(2):  # by the residual of the previous fit at each coordinate
-            found = least_squares(matrix * weight[:, None], right * weight)
+            found = least_norm_solution(matrix * weight[:, None], right * weight)
             residual = right - matrix @ found
             size = np.sqrt(np.bincount(rows.coordinate, residual**2) / np.bincount(rows.coordinate))
             weight = 1.0 / np.maximum(size, 1e-9 * np.abs(right).max())[rows.coordinate]
@@ -227,7 +227,7 @@ def fit_delay(equations: Callable[[float], EffortRows], rate_hz: float, name: st
 def delay_column(rows: EffortRows, rate_hz: float) -> Float[np.ndarray, "r"]:
     """Derivative of the predicted efforts by their delay, -d(Y p)/dt, with p from a fit of all parameters."""
     samples = rows.all_samples
-    values = least_squares(rows.regressor, rows.effort - rows.constant)
+    values = least_norm_solution(rows.regressor, rows.effort - rows.constant)
     return -samples.to_rows(rates(samples.columns @ values + samples.constant, rate_hz)[0])
 
 
@@ -283,11 +283,11 @@ def fitted_terms(
         std: of each row, Nm or N.
     """
     right = (rows.effort - rows.constant) / std
-    best = least_squares(rows.regressor / std[:, None], right)
+    best = least_norm_solution(rows.regressor / std[:, None], right)
     choice = FrictionChoice(tuple(terms), dict(zip(names, best.tolist(), strict=True)))
     for _ in range(FRICTION_ROUNDS):
         columns, slopes = term_columns(rows, names, choice)
-        best = least_squares(np.concatenate([rows.regressor, columns, slopes], axis=1) / std[:, None], right)
+        best = least_norm_solution(np.concatenate([rows.regressor, columns, slopes], axis=1) / std[:, None], right)
         values, sizes, steps = np.split(best, [len(names), len(names) + len(terms)])
         curved = iter(steps.tolist())
         found = [
@@ -403,7 +403,7 @@ def friction_terms(
     candidates = [c for c in _candidates(rows, kinds) if c.name not in existing]
     if not candidates:
         return FrictionChoice((), {})
-    plain = least_squares(rows.regressor, rows.effort - rows.constant)
+    plain = least_norm_solution(rows.regressor, rows.effort - rows.constant)
     at_plain = FrictionChoice(tuple(candidates), dict(zip(names, plain.tolist(), strict=True)))
     columns = term_columns(rows, names, at_plain)[0] / std[:, None]
     fold = FOLDS * np.argsort(np.argsort(rows.time_s, kind="stable"), kind="stable") // len(right)

@@ -23,7 +23,7 @@ from jaxmb.identify.experiments.poses.pose_test import PoseSource, PoseTest, pos
 from jaxmb.identify.experiments.test import Entry, Truth
 from jaxmb.identify.study.context import ReadingContext, assumed_std, assumed_values, check_moving, simulated_machine
 from jaxmb.identify.study.format.static_format import MOST_ROWS, PoseTestPart, SimulatePoses
-from jaxmb.io.files import csv_table, finite_number
+from jaxmb.io.files import csv_table, number_of_cell
 from jaxmb.io.validation import InputError, check_distinct, check_known, check_without_unit, error_location, known_name
 from jaxmb.machine.build import Model
 from jaxmb.machine.values import LARGEST_TRAVEL, check_angle, check_travel
@@ -313,7 +313,7 @@ def _rows(
         cells = dict(zip(heads, row, strict=True))
         with error_location(f"line {number}"):
             numbers = {
-                head: finite_number(head, cell)
+                head: number_of_cell(head, cell)
                 for head, cell in cells.items()
                 if head not in (STATION, ROLE) and (cell or head in model.coordinates)
             }

@@ -9,8 +9,8 @@ from scipy.stats import chi2, kstest
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.laws import law_problem
 from jaxmb.identify.assess.laws.one_model import (
-    Block,
     OwnValue,
+    TestResidual,
     agreement,
     blocks,
     holm,
@@ -132,7 +132,7 @@ def test_drops_are_those_of_regressions():
     residuals = [rng.normal(size=12) + 3.0 * t * j[:, 0] for t, j in enumerate(jacobians)]
     found = agreement(
         [
-            Block(str(t), r, j, 12, np.inf, 1.0, np.zeros((12, 0)))
+            TestResidual(str(t), r, j, 12, np.inf, 1.0, np.zeros((12, 0)))
             for t, (r, j) in enumerate(zip(residuals, jacobians, strict=True))
         ],
         np.ones(3),
@@ -164,7 +164,7 @@ def test_the_spread_is_right_on_average():
         residuals = [rng.normal(size=6) - j[:, 0] * rng.normal(scale=2.0) for j in jacobians]
         pairs = enumerate(zip(residuals, jacobians, strict=True))
         found = agreement(
-            [Block(str(t), r, j, 6, np.inf, 1.0, np.zeros((6, 0))) for t, (r, j) in pairs], np.ones(1), "a"
+            [TestResidual(str(t), r, j, 6, np.inf, 1.0, np.zeros((6, 0))) for t, (r, j) in pairs], np.ones(1), "a"
         )
         squares.append(found.parameters[0].spread ** 2)
     error = np.std(squares) / np.sqrt(len(squares))

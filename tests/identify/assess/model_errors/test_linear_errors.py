@@ -243,17 +243,17 @@ def test_displacements_are_not_exchanged_with_unmeasured_ones(tmp_path):
 
 
 @pytest.mark.parametrize("tests", [(), (slice(0, 4), slice(4, 6))])
-def test_a_metric_is_the_inverse_root_of_a_covariance(tests):
+def test_whitening_is_the_inverse_root_of_a_covariance(tests):
     """With errors of all rows, of a single test and of none; also of the rows that are kept."""
     draw = np.random.default_rng(1)
     variances, effects = draw.uniform(0.5, 2.0, size=7), draw.normal(size=(7, 6))
     effects[4:, :2], effects[:4, 2:4], effects[6, 2:4], effects[:, 5] = 0.0, 0.0, 0.0, 0.0
-    metric, covariance = Whitening(variances, effects, tests), np.diag(variances) + effects @ effects.T
-    root = metric(np.eye(7))
+    whiten, covariance = Whitening(variances, effects, tests), np.diag(variances) + effects @ effects.T
+    root = whiten(np.eye(7))
     np.testing.assert_allclose(root.T @ root, np.linalg.inv(covariance), rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(metric.noise_squares(root), 1.0 / variances, rtol=1e-9)
+    np.testing.assert_allclose(whiten.noise_squares(root), 1.0 / variances, rtol=1e-9)
     kept = np.array([1.0, 1.0, 0.0, 1.0, 0.0, 1.0, 1.0])
-    of_kept, inside = metric.without(kept)(np.eye(7)), np.ix_(kept > 0.0, kept > 0.0)
+    of_kept, inside = whiten.of_rows(kept)(np.eye(7)), np.ix_(kept > 0.0, kept > 0.0)
     np.testing.assert_allclose((of_kept.T @ of_kept)[inside], np.linalg.inv(covariance[inside]), rtol=1e-9, atol=1e-12)
 
 

@@ -10,7 +10,7 @@ from scipy.signal import lfilter
 import jaxmb
 from jaxmb.identify.experiments.torque import effort_rows as module
 from jaxmb.identify.experiments.torque.effort_noise import effort_noise, motion_errors
-from jaxmb.identify.experiments.torque.effort_rows import EffortRows, least_squares
+from jaxmb.identify.experiments.torque.effort_rows import EffortRows, least_norm_solution
 from jaxmb.identify.fit.noise import misfit
 
 COUNT = 4000
@@ -59,7 +59,7 @@ def test_what_is_left_is_the_noise_where_samples_are_alike() -> None:
     rows = rows_of(2, rho=0.8)
     noise = effort_noise(rows)
     std, lengths = (part[rows.coordinate] for part in noise)
-    left = (rows.effort - rows.regressor @ least_squares(rows.regressor, rows.effort)) / std
+    left = (rows.effort - rows.regressor @ least_norm_solution(rows.regressor, rows.effort)) / std
     assert np.sqrt(np.mean(left**2)) < 0.4
     found = misfit(left, np.ones(left.size), 8.0, lengths=lengths)
     assert found.factor == pytest.approx(1.0, rel=0.072)
@@ -105,7 +105,7 @@ def test_errors_of_the_regressor_shrink_parameters_and_scatter_them() -> None:
     the efforts of 0.2 times the length of the parameters. Limits: 4.5 standard errors, and what a bias of second order
     (0.04^2) leaves."""
     clean, draw = rows_of(0), np.random.default_rng(1)
-    values = least_squares(clean.regressor, clean.effort)
+    values = least_norm_solution(clean.regressor, clean.effort)
     effort = clean.regressor @ values
 
     def with_errors(matrix, sign=1.0, errors=None):
@@ -118,7 +118,7 @@ def test_errors_of_the_regressor_shrink_parameters_and_scatter_them() -> None:
         plus, errors = with_errors(rows.regressor)
         others += [plus, with_errors(rows.regressor, -1.0, errors)[0]]
     bias, variance, share = motion_errors(rows, others, np.ones(effort.size))
-    fitted = least_squares(rows.regressor, effort)
+    fitted = least_norm_solution(rows.regressor, effort)
     size = np.linalg.norm(values)
     limit = 4.5 * 0.2 * size / np.sqrt(effort.size) + 0.04**2 * 2.0 * np.abs(values)
     assert np.all(np.abs(fitted - bias - values) < limit)
