@@ -353,7 +353,7 @@ class Estimate(Solution):
     values: Float[np.ndarray, "d"]
     """Physical values of the free parameters."""
     identifiability: Identifiability
-    """Standard deviations and verdicts of u, from the Jacobian."""
+    """Standard deviations and verdicts of u, from the Jacobian; in a diagnosis with its corrections so far."""
     goodness: GoodnessOfFit
     run: SolverRun
     solved: Fit | LinearSystem

@@ -313,7 +313,7 @@ def refitted_hypotheses(
 ) -> list[FittedHypothesis]:
     """Refits of the errors beyond their tolerance (keys), of the hypotheses on a single wrong channel, of those that
     explain most to first order at any of some points or at a size that is tried, of those that have starts of their
-    own, and of those whose effect resembles that of the best."""
+    own, and of those whose effect resembles that of the best; then of alternatives, and of pairs of errors."""
     errors, channel = search.corrected.errors, _fit_without_channel(search, points[0])
     at = [*points, *([] if channel is None else [channel[0]])]
     expected, distinct, inside = _expected_chi_squares(search, at, None if channel is None else channel[1])

@@ -451,7 +451,8 @@ def search_estimate(
 
 
 def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
-    """Diagnosis of a fit: other minima, curvature, bounds, model-error hypotheses, one model for all tests.
+    """Diagnosis of a fit: curvature, other minima, bounds, systematic errors of its tests, one model for all tests,
+    model-error hypotheses, jackknife, laws.
 
     Args:
         estimate: from `search_estimate`.

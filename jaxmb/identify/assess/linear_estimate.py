@@ -94,7 +94,8 @@ PARALLEL = 1e-6
 
 
 def diagnosed_linear(estimate: Estimate, linear: LinearSystem) -> Diagnosis:
-    """Diagnosis of a linear step: systematic errors of its tests, a restricted fit, outliers, bodies, bounds.
+    """Diagnosis of a linear step: systematic errors of its tests, a restricted fit, model-error hypotheses, jackknife,
+    a common factor, outliers, bodies, bounds.
 
     Args:
         estimate: from `linear_estimate`.

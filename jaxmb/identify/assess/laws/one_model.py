@@ -51,8 +51,8 @@ class TestResidual(NamedTuple):
     """Number of independent residuals."""
     degrees: float
     """Degrees of freedom from which its noise was estimated; inf where it is known."""
-    lines: float
-    """Correlation length of the residual in rows (see `Noise.correlation_length`)."""
+    correlation_length: float
+    """Of the residual, in rows (see `Noise.correlation_length`)."""
     errors: Float[np.ndarray, "k e"]
     """Change by each error of machine and tests of one standard deviation, the same errors in all tests."""
 
@@ -139,14 +139,14 @@ def _block(
     size = np.sqrt(np.where(used, row_weights, 1.0))
     r, j = np.where(used, residual / size, 0.0), np.where(used[:, None], jacobian / size[:, None], 0.0)
     c = np.where(used[:, None], errors / size[:, None], 0.0)
-    count, degrees, lines = int(used.sum()) - test.noise.nuisance_rows, np.inf, 1.0
+    count, degrees, length = int(used.sum()) - test.noise.nuisance_rows, np.inf, 1.0
     if not test.noise.is_known:
         remainder, rank = _least_residual(r, j)
-        lines = correlated_by_misfit(test, remainder * size, row_weights)
+        length = correlated_by_misfit(test, remainder * size, row_weights)
         freedom = max(count - rank, 1)
-        least = np.finfo(float).tiny if test.noise.is_one_factor else 1.0 / lines
-        variance = max(float(remainder @ remainder) / freedom, least) * lines
-        r, j, c, degrees = *(part / np.sqrt(variance) for part in (r, j, c)), freedom / lines
+        least = np.finfo(float).tiny if test.noise.is_one_factor else 1.0 / length
+        variance = max(float(remainder @ remainder) / freedom, least) * length
+        r, j, c, degrees = *(part / np.sqrt(variance) for part in (r, j, c)), freedom / length
     elif test.lines is not None and used.any() and _scatter(test, residual, row_weights, used) > LARGER_NOISE:
         beside, _ = _least_residual(r, np.column_stack([j, c]))
         scatter = max(_scatter(test, beside * size, row_weights, used), 1.0)
@@ -157,7 +157,7 @@ def _block(
     larger *= test.noise.known_factor(basis, residual, used_weights)
     few = rotated_rows(np.column_stack([j, c, r]) / np.sqrt(larger))
     j, c = np.split(few[:, :-1], [j.shape[1]], axis=1)
-    return TestResidual(test.name, few[:, -1], j, max(count, 0), degrees, lines, c)
+    return TestResidual(test.name, few[:, -1], j, max(count, 0), degrees, length, c)
 
 
 def _scatter(test: Test, residual: np.ndarray, row_weights: np.ndarray, used: np.ndarray) -> float:
@@ -233,7 +233,10 @@ def agreement(
     rank = svd.rank - count
     more = sum(o.rank for o in own) - rank
     degrees = max(sum(b.rows for b in tests) - rank, 1)
-    plain = sum(b.lines * float(np.sum(remainder[a:e] ** 2)) for b, a, e in zip(tests, first, first[1:], strict=False))
+    plain = sum(
+        b.correlation_length * float(np.sum(remainder[a:e] ** 2))
+        for b, a, e in zip(tests, first, first[1:], strict=False)
+    )
     corrected, p_separate = holm([p for _, _, p, _ in drops]), chance(separate, more)
     return OneModel(
         chi2=chi2,
@@ -285,9 +288,9 @@ def one_model(estimate: Estimate) -> OneModel | None:
     errors = None if budget is None else budget.all_columns
     tests = blocks(study, estimate.residual, estimate.jacobian, estimate.row_weights, errors)
     found = agreement(tests, relative_columns(study, u), study.free.names)
-    lines = sorted(found.parameters, key=lambda line: -line.drop)
+    values = sorted(found.parameters, key=lambda value: -value.drop)
     return dataclasses.replace(
-        found, parameters=tuple(_refitted_by_test(study, u, estimate.row_weights, errors, lines))
+        found, parameters=tuple(_refitted_by_test(study, u, estimate.row_weights, errors, values))
     )
 
 
@@ -296,20 +299,23 @@ def _refitted_by_test(
     u: np.ndarray,
     row_weights: np.ndarray,
     errors: Callable[[slice], np.ndarray] | None,
-    lines: Sequence[OwnValue],
+    values: Sequence[OwnValue],
 ) -> list[OwnValue]:
     """The parameters, the first of them refitted with a value for each test where their drop is large."""
     if len(study.tests) > MOST_TESTS or is_large(study.problem) or any(test.vibration is None for test in study.tests):
-        return list(lines)
+        return list(values)
     fitted = []
-    for line in [line for line in lines[:REFITTED] if line.drop > LARGE * line.degrees]:
-        problem, fit, spread = fit_by_test(study, u, line.parameter)
+    for value in [value for value in values[:REFITTED] if value.drop > LARGE * value.degrees]:
+        problem, fit, spread = fit_by_test(study, u, value.parameter)
         found = blocks(study, *law_state(problem, fit), row_weights, errors)
         ratio = agreement(found, relative_columns(study, fit.u), study.free.names).residual_over_noise
         lost = None if fit.converged else True
-        fitted.append(dataclasses.replace(line, spread=spread, residual=ratio, unsettled=lost))
-    own = {line.parameter for line in fitted}
-    return [*sorted(fitted, key=lambda line: line.residual), *(line for line in lines if line.parameter not in own)]
+        fitted.append(dataclasses.replace(value, spread=spread, residual=ratio, unsettled=lost))
+    own = {value.parameter for value in fitted}
+    return [
+        *sorted(fitted, key=lambda value: value.residual),
+        *(value for value in values if value.parameter not in own),
+    ]
 
 
 def variation_text(line: OwnValue, study: Study, value: float) -> str:
