@@ -50,6 +50,12 @@ def independent_coordinates(model: Model) -> tuple[str, ...]:
     return tuple(name for i, name in enumerate(model.coordinates) if i not in model.dependent)
 
 
+def independent_joints(model: Model) -> list[tuple[int, str, bool]]:
+    """Index and name of each independent coordinate of a joint, and whether it is an angle."""
+    indices = [model.coordinates.index(name) for name in independent_coordinates(model) if name in model.joints]
+    return [(k, model.coordinates[k], model.revolute[k]) for k in indices]
+
+
 def at_closed_posture(function: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
     """Decorate a function of a model and a posture q: gaps due to rounding are closed with a warning, larger ones raise
     ValueError, before the function is compiled."""

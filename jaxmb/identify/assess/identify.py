@@ -230,12 +230,11 @@ def assess(estimate: Estimate) -> Result:
     )
     goodness = estimate.goodness
     estimate = diagnosis.estimate.without_std if estimate.std_unknown else diagnosis.estimate
-    budgets = joint_covariance = None
+    budgets, joint_covariance = None, _covariance_with_errors(estimate)
     if goodness.budget is not None:
         budgets = (
             parameter_budgets(goodness.budget, study.free, estimate.std, study.free.slope(estimate.values)) or None
         )
-        joint_covariance = _covariance_with_errors(estimate)
         estimate = estimate.with_systematic(goodness.budget.covariance)
     rows = information_rows(estimate.jacobian, run.variances) if run.information is None else run.information
     combinations = groups(rows, estimate.identifiability.prior_std)
@@ -371,10 +370,10 @@ def _tangents_by_errors(estimate: Estimate, entry: Entry) -> tuple[Tangent, np.n
     by_errors = estimate.covariance_by_errors
     if by_errors is None:
         return None
-    known = tuple(estimate.machine_errors.values())
 
     def tangent(key: str, size: float) -> Tangent:
-        return entry.test.view(with_machine_errors(estimate.model, estimate.study.free, known, {key: size})).tangent
+        model, possible = estimate.model, estimate.machine_errors.values()
+        return entry.test.view(with_machine_errors(model, estimate.study.free, possible, {key: size})).tangent
 
     columns = []
     for key, size in zip(by_errors.errors, by_errors.std, strict=True):

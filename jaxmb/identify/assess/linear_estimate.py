@@ -2,6 +2,7 @@
 the two errors, that explain the misfit of deflections or torques."""
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Mapping, Sequence
 
@@ -343,6 +344,13 @@ class LinearHypothesisSearch:
     machine: tuple[tuple[StatedError, MachineErrors], ...]
     whiten: Whitening
 
+    @functools.cached_property
+    def errors(self) -> list[StatedError]:
+        """Possible errors of machine and tests, equal keys once."""
+        of_machine = (error for error, _ in self.machine)
+        of_tests = (entry.source.errors(entry.test, self.estimate.model) for entry in self.estimate.study.fitted)
+        return list({error.key: error for error in itertools.chain(of_machine, *of_tests)}.values())
+
     def equations(self, tests: Mapping[int, Test], errors: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
         """Matrix and measured values in units of the covariance.
 
@@ -452,27 +460,25 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
     if not found:
         return Explanations()
     if not estimated:
-        errors = _errors(search)
-        keys = [error.key for error in errors]
 
         def beside(end: FittedHypothesis) -> Drops:
             fitted = end.hypothesis.fitted
             at = {error.key: size * error.typical for error, size in zip(fitted, end.sizes.tolist(), strict=True)}
             matrix, residual, columns = _columns(search, at)
-            known = np.column_stack([matrix, *(columns[:, keys.index(error.key)] for error in fitted)])
+            known = np.column_stack([matrix, *(columns[:, search.errors.index(error)] for error in fitted)])
             return drops(residual, known, columns)
 
         def fitted(both: Hypothesis, starts: Sequence[PairStart]) -> FittedHypothesis:
             return search.fitted(both, [sizes for _, sizes in starts])
 
-        found += refits_of_pairs(found, errors, search.model, beside, fitted, noise_limit)
+        found += refits_of_pairs(found, search.errors, search.model, beside, fitted, noise_limit)
     least = min(end.chi_square for end in found)
     most = MOST_LEFT if is_doubtful or least <= noise_limit else 1.0 - EXPLAINS
     if estimated and min(end.noise_squares for end in found) > most * search.noise_squares(residual):
         return Explanations()
     # an error may have increased the estimate of the noise
     noise = float(np.clip(least / degrees, 1e-300, 1.0)) if estimated else 1.0
-    tried = len(_errors(search)) + len(found)
+    tried = len(search.errors) + len(found)
     found = [end._replace(chi_square=end.chi_square / noise) for end in found]
     springs = further_springs(search.model, found, chi_square / noise, degrees, tried)
     chi_squares, sizes = [end.chi_square for end in found], [end.surprise for end in found]
@@ -543,13 +549,6 @@ def _search(estimate: Estimate, linear: LinearSystem) -> tuple[LinearHypothesisS
     return LinearHypothesisSearch(estimate, linear, model, known, Whitening(variances, effects)), max(degrees, 1.0)
 
 
-def _errors(search: LinearHypothesisSearch) -> list[StatedError]:
-    """Possible errors of machine and tests, equal keys once."""
-    of_machine = (error for error, _ in search.machine)
-    of_tests = (entry.source.errors(entry.test, search.estimate.model) for entry in search.estimate.study.fitted)
-    return list({error.key: error for error in itertools.chain(of_machine, *of_tests)}.values())
-
-
 def _columns(search: LinearHypothesisSearch, sizes: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Matrix, residual and its change by each error over the typical one, where some errors (by key) have sizes, SI."""
     matrix, _ = search.equations({}, sizes)
@@ -563,7 +562,7 @@ def _columns(search: LinearHypothesisSearch, sizes: Mapping[str, float]) -> tupl
         return there @ x - measured
 
     columns = list[np.ndarray]()
-    for error in _errors(search):
+    for error in search.errors:
         step = 0.5 * error.step or STEP * error.typical
         change = missed(error, step) - (missed(error, -step) if error.step else residual)
         columns.append(finite(change) * error.typical / (2.0 * step if error.step else step))
@@ -572,7 +571,7 @@ def _columns(search: LinearHypothesisSearch, sizes: Mapping[str, float]) -> tupl
 
 def _likely(search: LinearHypothesisSearch) -> tuple[list[Hypothesis], list[Hypothesis]]:
     """The errors that explain most to first order, and others that may be wrong by a large factor."""
-    errors, (matrix, residual, columns) = _errors(search), _columns(search, {})
+    errors, (matrix, residual, columns) = search.errors, _columns(search, {})
     less = drops(residual, matrix, columns)[1]
     order = [k for k in np.argsort(-less).tolist() if less[k] > LINEAR * less.max()][:TRIED]
     far = [k for k, error in enumerate(errors) if error.starts and not error.step and columns[:, k].any()]

@@ -1,10 +1,12 @@
-"""Optional components of a test: noise, frequency lines, linear equations, description, own parameters, vibration.
+"""Optional components of a test: noise, frequency lines, linear equations, description, own parameters, vibration;
+alternatives to columns of coordinates and readings.
 
 Each component refers to its test and computes derived quantities on demand. A test without a component returns None.
 """
 
 import abc
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
@@ -412,3 +414,64 @@ def accepts_prior(test: "Test[Any]") -> bool:
 def can_be_planned(test: "Test[Any]") -> bool:
     """Whether tests of this kind can be planned at other postures."""
     return test.vibration is not None and test.vibration.probe() is not None
+
+
+def coordinate_alternatives(
+    model: Model, q: Float[np.ndarray, "t n"]
+) -> Iterator[tuple[str, Float[np.ndarray, "t n"]]]:
+    """Texts of errors of the columns of coordinates, and the corrected values: units, signs, zeros of another
+    convention, exchanged columns, a shift of all lines, and sums of two coordinates.
+
+    Args:
+        model: the machine.
+        q: stated values, rad or m.
+    """
+    names, turns = model.coordinates, np.array(model.revolute[: q.shape[1]])
+    varied = np.flatnonzero(np.ptp(q, axis=0) > 0.0).tolist()
+    for revolute, every, wrong, factor in (
+        (True, "joint angles", "degrees", np.pi / 180.0),
+        (False, "travel of joints", "mm", 1e-3),
+    ):
+        own = [k for k in varied if turns[k] == revolute]
+        if own:
+            yield f"{every} in {wrong}", np.where(turns == revolute, factor * q, q)
+        for k in own if len(own) > 1 else ():
+            yield f"{names[k]} in {wrong}", np.where(np.arange(turns.size) == k, factor * q, q)
+    for k in varied:
+        yield f"the sign of {names[k]}", np.where(np.arange(turns.size) == k, -q, q)
+        for degrees in (90, -90, 180) if turns[k] else ():
+            text = f"a zero of {names[k]} {degrees:+d} deg from the stated one"
+            yield text, q + np.radians(degrees) * (np.arange(turns.size) == k)
+    for i, k in itertools.combinations(varied, 2):
+        if turns[i] == turns[k]:
+            yield f"exchanged values of {names[i]} and {names[k]}", q[:, exchanged(turns.size, i, k)]
+    for where, by in (("down", -1), ("up", 1)) if varied else ():
+        yield f"joint values shifted {where} by one line", np.roll(q, by, axis=0)
+    for i, k in itertools.pairwise(varied):
+        for what, sign in (("sum", -1.0), ("difference", 1.0)) if turns[i] == turns[k] else ():
+            own = sign * q[:, [i]] * (np.arange(turns.size) == k)
+            yield f"the {what} of {names[k]} and {names[i]} in place of {names[k]}", q + own
+
+
+def column_alternatives(
+    names: Sequence[str], one: str = "", several: str = ""
+) -> Iterator[tuple[str, Int[np.ndarray, "c"], Float[np.ndarray, "c"]]]:
+    """Texts of reversed and exchanged columns, with the order and the signs of the columns that correct them.
+
+    Args:
+        names: of the columns.
+        one: noun before the name of a column, with a space.
+        several: the same in the plural.
+    """
+    plain = np.arange(len(names))
+    for k, name in enumerate(names):
+        yield f"the sign of {one}{name}", plain, np.where(plain == k, -1.0, 1.0)
+    for i, k in itertools.combinations(plain.tolist(), 2):
+        yield f"exchanged {several}{names[i]} and {names[k]}", exchanged(len(names), i, k), np.ones(len(names))
+
+
+def exchanged(count: int, i: int, k: int) -> Int[np.ndarray, "c"]:
+    """Indices of columns of which two are exchanged."""
+    order = np.arange(count)
+    order[[i, k]] = k, i
+    return order

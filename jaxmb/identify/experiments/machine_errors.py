@@ -2,12 +2,12 @@
 
 import dataclasses
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from jaxmb.identify.experiments.tolerances import StatedError, error_with_text, usual
 from jaxmb.identify.parameters.free_parameters import FreeParameters
@@ -24,7 +24,6 @@ from jaxmb.machine.build import Model
 from jaxmb.machine.changed import central_inertia
 from jaxmb.machine.families import FAMILIES, STATION
 from jaxmb.mechanics.kinematics import ELASTIC_AXES, ancestor_nodes
-from jaxmb.mechanics.loops import independent_coordinates
 
 RIGID = 1e6
 """Stiffness of locked coordinates over the largest of all others."""
@@ -313,71 +312,6 @@ def _at(zeros: Any, *index: int) -> np.ndarray:
     return found
 
 
-def coordinate_errors(model: Model, q: Float[np.ndarray, "t n"]) -> Iterator[tuple[str, Float[np.ndarray, "t n"]]]:
-    """Texts of errors of the columns of coordinates, and the corrected values: units, signs, zeros of another
-    convention, exchanged columns, a shift of all lines, and sums of two coordinates.
-
-    Args:
-        model: the machine.
-        q: stated values, rad or m.
-    """
-    names, turns = model.coordinates, np.array(model.revolute[: q.shape[1]])
-    varied = np.flatnonzero(np.ptp(q, axis=0) > 0.0).tolist()
-    for revolute, every, wrong, factor in (
-        (True, "joint angles", "degrees", np.pi / 180.0),
-        (False, "travel of joints", "mm", 1e-3),
-    ):
-        own = [k for k in varied if turns[k] == revolute]
-        if own:
-            yield f"{every} in {wrong}", np.where(turns == revolute, factor * q, q)
-        for k in own if len(own) > 1 else ():
-            yield f"{names[k]} in {wrong}", np.where(np.arange(turns.size) == k, factor * q, q)
-    for k in varied:
-        yield f"the sign of {names[k]}", np.where(np.arange(turns.size) == k, -q, q)
-        for degrees in (90, -90, 180) if turns[k] else ():
-            text = f"a zero of {names[k]} {degrees:+d} deg from the stated one"
-            yield text, q + np.radians(degrees) * (np.arange(turns.size) == k)
-    for i, k in itertools.combinations(varied, 2):
-        if turns[i] == turns[k]:
-            yield f"exchanged values of {names[i]} and {names[k]}", q[:, exchanged(turns.size, i, k)]
-    for where, by in (("down", -1), ("up", 1)) if varied else ():
-        yield f"joint values shifted {where} by one line", np.roll(q, by, axis=0)
-    for i, k in itertools.pairwise(varied):
-        for what, sign in (("sum", -1.0), ("difference", 1.0)) if turns[i] == turns[k] else ():
-            own = sign * q[:, [i]] * (np.arange(turns.size) == k)
-            yield f"the {what} of {names[k]} and {names[i]} in place of {names[k]}", q + own
-
-
-def column_errors(
-    names: Sequence[str], one: str = "", several: str = ""
-) -> Iterator[tuple[str, Int[np.ndarray, "c"], Float[np.ndarray, "c"]]]:
-    """Texts of reversed and exchanged columns, with the order and the signs of the columns that correct them.
-
-    Args:
-        names: of the columns.
-        one: noun before the name of a column, with a space.
-        several: the same in the plural.
-    """
-    plain = np.arange(len(names))
-    for k, name in enumerate(names):
-        yield f"the sign of {one}{name}", plain, np.where(plain == k, -1.0, 1.0)
-    for i, k in itertools.combinations(plain.tolist(), 2):
-        yield f"exchanged {several}{names[i]} and {names[k]}", exchanged(len(names), i, k), np.ones(len(names))
-
-
-def exchanged(count: int, i: int, k: int) -> Int[np.ndarray, "c"]:
-    """Indices of columns of which two are exchanged."""
-    order = np.arange(count)
-    order[[i, k]] = k, i
-    return order
-
-
-def independent_joints(model: Model) -> list[tuple[int, str, bool]]:
-    """Index and name of each independent coordinate of a joint, and whether it is an angle."""
-    indices = [model.coordinates.index(name) for name in independent_coordinates(model) if name in model.joints]
-    return [(k, model.coordinates[k], model.revolute[k]) for k in indices]
-
-
 def seen_at_joints(model: Model) -> Float[np.ndarray, "n"]:
     """Factor that converts a stiffness of each coordinate to its joint: 1, and the squared gear ratio for motor
     shafts."""
@@ -492,7 +426,7 @@ def payload_carriers(model: Model) -> tuple[np.ndarray, np.ndarray]:
 def with_machine_errors(
     model: Model,
     free: FreeParameters,
-    known: Sequence[tuple[StatedError, MachineErrors]],
+    known: Iterable[tuple[StatedError, MachineErrors]],
     errors: Mapping[str, float],
 ) -> Model:
     """The model with errors of `machine_errors` corrected by key, SI, and free parameters unchanged; other keys have no

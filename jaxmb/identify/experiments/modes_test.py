@@ -12,8 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Complex, Float, Int
 
 from jaxmb.compiled import compiled, on_host
-from jaxmb.identify.experiments.components import Attached, Noise, Vibration
-from jaxmb.identify.experiments.machine_errors import column_errors, exchanged
+from jaxmb.identify.experiments.components import Attached, Noise, Vibration, column_alternatives, exchanged
 from jaxmb.identify.experiments.motion import (
     PostureDescription,
     PostureErrors,
@@ -138,7 +137,7 @@ class ModesDescription(PostureDescription["ModesTest"]):
                 text = f"exchanged {what} of the modes at {frequency_hz[i]:.4g} and {frequency_hz[k]:.4g} Hz"
                 fields = {name: jax.device_put(np.asarray(getattr(test, name))[order]) for name in names}
                 yield text, text, dataclasses.replace(test, **fields)
-        for text, order, sign in column_errors(dof_names(test.outputs), "output ", "outputs "):
+        for text, order, sign in column_alternatives(dof_names(test.outputs), "output ", "outputs "):
             yield (
                 text.removeprefix("the "),
                 text,

@@ -13,7 +13,15 @@ import scipy
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmb.compiled import compiled, on_host
-from jaxmb.identify.experiments.components import Attached, Description, Equations, Evaluation, LinearForm
+from jaxmb.identify.experiments.components import (
+    Attached,
+    Description,
+    Equations,
+    Evaluation,
+    LinearForm,
+    column_alternatives,
+    coordinate_alternatives,
+)
 from jaxmb.identify.experiments.deflections.load_cases import (
     Decorrelation,
     LoadCase,
@@ -34,7 +42,6 @@ from jaxmb.identify.experiments.deflections.load_cases import (
     true_case,
 )
 from jaxmb.identify.experiments.deflections.table import DEGREE
-from jaxmb.identify.experiments.machine_errors import column_errors, coordinate_errors, independent_joints
 from jaxmb.identify.experiments.motion_view import LINEAR_LEAVES, LOSS_FACTORS, directions_of_change
 from jaxmb.identify.experiments.test import Entry, Score, Source, Test
 from jaxmb.identify.experiments.tolerances import (
@@ -54,6 +61,7 @@ from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import closed_stiffness, elastic_springs, elastic_stiffness, has_guides, stable_inverse
 from jaxmb.mechanics.kinematics import frame_index, frame_pose
+from jaxmb.mechanics.loops import independent_joints
 
 Change = Callable[[LoadCase], LoadCase]
 
@@ -146,7 +154,7 @@ class DeflectionSource(Source):
         measured = np.concatenate([case.measured for case in plain])
         loads = np.ones((1, 6), dtype=bool)
         for what, field, known in (("displacement", "displacement", measured), ("force", "wrench", loads)):
-            for text, order, sign in column_errors("xyz", f"{what} ", f"{what}s "):
+            for text, order, sign in column_alternatives("xyz", f"{what} ", f"{what}s "):
                 if np.array_equal(known[:, order], known[:, :3]):
                     yield text, text, self._turned(test, model, field, one[[*order, 3, 4, 5]] * [*sign, 1.0, 1.0, 1.0])
             text = f"{what}s in the axes of {plain[0].frame}"
@@ -170,7 +178,7 @@ class DeflectionSource(Source):
         if model.loops:
             return
         wide, q = [_wide(model, case, 1.0) for case in plain], np.stack([case.q for case in plain])
-        for text, there in coordinate_errors(model, q):
+        for text, there in coordinate_alternatives(model, q):
             cases = [
                 dataclasses.replace(case, q=np.append(own, case.q[own.size :]))
                 for case, own in zip(wide, there, strict=True)

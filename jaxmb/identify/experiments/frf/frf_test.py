@@ -13,10 +13,9 @@ from jaxtyping import Array, Bool, Complex, Float
 
 from jaxmb.compiled import compiled, on_host
 from jaxmb.identify.estimation.least_squares import NormalEquations
-from jaxmb.identify.experiments.components import Attached, OwnParameters, Probe, Vibration
+from jaxmb.identify.experiments.components import Attached, OwnParameters, Probe, Vibration, column_alternatives
 from jaxmb.identify.experiments.frf.noise import FrfLines, FrfNoise, arrays_at
 from jaxmb.identify.experiments.frf.weights import peaks_hz, resonances
-from jaxmb.identify.experiments.machine_errors import column_errors
 from jaxmb.identify.experiments.motion import (
     MotionEvaluation,
     PostureDescription,
@@ -327,7 +326,7 @@ class FrfDescription(PostureDescription["FrfTest"]):
         weight = np.asarray(test.weight)
         used = weight > 0.0
         for what, axis, points in (("output", 1, test.outputs), ("input", 2, test.inputs)):
-            for text, order, sign in column_errors(dof_names(points), f"{what} ", f"{what}s "):
+            for text, order, sign in column_alternatives(dof_names(points), f"{what} ", f"{what}s "):
                 known = np.take(used, order, axis=axis)
                 if np.mean(known[used]) < LEAST_COMPARED:
                     continue

@@ -10,8 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmb.identify.experiments.components import Description
-from jaxmb.identify.experiments.machine_errors import column_errors, coordinate_errors, exchanged, independent_joints
+from jaxmb.identify.experiments.components import Description, column_alternatives, coordinate_alternatives, exchanged
 from jaxmb.identify.experiments.poses.pose_rows import (
     INCLINATION,
     KIND,
@@ -26,6 +25,7 @@ from jaxmb.identify.experiments.poses.pose_rows import (
 from jaxmb.identify.experiments.tolerances import StatedError, error_with_text, scale_error, zero_error
 from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
+from jaxmb.mechanics.loops import independent_joints
 
 if TYPE_CHECKING:
     from jaxmb.identify.experiments.poses.pose_test import PoseTest
@@ -94,7 +94,7 @@ class PoseDescription(Description["PoseTest"]):
     def alternatives(self, model: Model) -> Iterator[tuple[str, str, "PoseTest"]]:
         """Units, reversed and exchanged coordinates and columns, exchanged points, and other frames of the body."""
         q, measured = np.asarray(self.test.q), self.measured()
-        for text, there in coordinate_errors(model, q):
+        for text, there in coordinate_alternatives(model, q):
             yield text, text, self._with(model, there, measured)
         for text, seen in (*self._columns(measured), *self._points(measured)):
             if np.array_equal(np.isfinite(seen), np.isfinite(measured)):
@@ -151,7 +151,7 @@ class PoseDescription(Description["PoseTest"]):
             if kind == 0 and mirrored:
                 yield "the sign of x, y or z, or two of them exchanged,", with_part(part, own * [1.0, 1.0, -1.0])
                 continue
-            for text, order, sign in column_errors(names):
+            for text, order, sign in column_alternatives(names):
                 yield text, with_part(part, own[..., order] * sign)
         lengths = np.isin(np.arange(LENGTH + 1), [0, 1, 2, LENGTH])
         if test.measures(0) or test.measures(3):

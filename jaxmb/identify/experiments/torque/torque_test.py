@@ -20,7 +20,6 @@ from jaxmb.identify.experiments.components import (
     Noise,
     OwnParameters,
 )
-from jaxmb.identify.experiments.machine_errors import independent_joints
 from jaxmb.identify.experiments.test import Entry, Score, Source, Test
 from jaxmb.identify.experiments.tolerances import (
     MOST_GAIN,
@@ -39,6 +38,7 @@ from jaxmb.identify.regression.base_parameters import BaseParameters, base_param
 from jaxmb.io.validation import display_name, listed
 from jaxmb.machine.build import Model
 from jaxmb.measurement.motion.record import Cutoff
+from jaxmb.mechanics.loops import independent_joints
 
 
 @compiled
