@@ -89,7 +89,7 @@ def equilibrium_or_nan(
     `start`, by default q_rest.
     """
     check_constant_stiffness(model, "static equilibrium")
-    q_rest, locked = whole(model, q_rest), held_coordinates(model, lock_without_stiffness)
+    q_rest, locked = whole(model, q_rest), fixed_coordinates(model, lock_without_stiffness)
 
     def external_effort(q: Array) -> Array:
         effort = gravity_effort(model, q)
@@ -132,7 +132,7 @@ def loaded_without_gravity(
     """
     weightless = dataclasses.replace(model, gravity=jnp.zeros(3))
     independent = jnp.array(degrees_of_freedom(model), dtype=int)
-    free = ~held_coordinates(model, without_stiffness=True)[independent]
+    free = ~fixed_coordinates(model, without_stiffness=True)[independent]
     both = free[:, None] & free[None, :]
     rest = whole(model, q_rest)
 
@@ -149,7 +149,7 @@ def loaded_without_gravity(
     return jax.lax.scan(step, rest, jnp.linspace(1.0 / LOAD_STEPS, 1.0, LOAD_STEPS))[0]
 
 
-def held_coordinates(model: Model, without_stiffness: bool = False) -> Bool[Array, "x"]:
+def fixed_coordinates(model: Model, without_stiffness: bool = False) -> Bool[Array, "x"]:
     """Whether each coordinate is fixed: locked ones, motor shafts without stiffness and, if `without_stiffness`, all
     independent ones without stiffness."""
     shafts = {shaft for _, shaft in model.motors}

@@ -34,7 +34,7 @@ from jaxmb.mechanics.dynamics import (
     spring_effort,
     transmission_rates,
 )
-from jaxmb.mechanics.equilibrium import held_coordinates, static_equilibrium
+from jaxmb.mechanics.equilibrium import fixed_coordinates, static_equilibrium
 from jaxmb.mechanics.kinematics import (
     ancestor_matrix,
     check_constant_stiffness,
@@ -287,8 +287,8 @@ def coordinate_loads(model: Model, x: Float[Array, "x"], effort: Float[Array, "x
     """
     if not model.loops:
         return effort[: len(model.coordinates)]
-    held = held_coordinates(model)[jnp.array(degrees_of_freedom(model), dtype=int)]
-    columns = jnp.where(held, 0.0, motion_basis(model, x))
+    fixed = fixed_coordinates(model)[jnp.array(degrees_of_freedom(model), dtype=int)]
+    columns = jnp.where(fixed, 0.0, motion_basis(model, x))
     stiffness = columns.T @ elastic_stiffness(model, x, x) @ columns
     return model.stiffness * own_stretch(
         model, columns @ jnp.linalg.pinv(stiffness, hermitian=True) @ columns.T @ effort

@@ -135,7 +135,7 @@ class Budget(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DescribedTests:
-    """Fitted tests with the machine of the estimate."""
+    """Fitted tests with the machine of the estimate: their residual as a function of possible errors, by key."""
 
     entries: Sequence[Entry]
     model: Model

@@ -46,8 +46,9 @@ NOT_FINITE = 1e6
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Corrected:
-    """Residual of all tests as a function of u and the sizes of possible errors."""
+class CorrectedResidual:
+    """Residual of all tests as a function of u and the sizes of possible errors, compiled, with derivatives: for tests
+    with a `Description`. `DescribedTests` has that of all kinds, at the values of an estimate."""
 
     problem: Problem
     model: Model
@@ -63,7 +64,7 @@ class Corrected:
     """Residual that is subtracted: the effect of the sizes in `origin` to first order."""
 
     @classmethod
-    def of(cls, study: Study, identified: Model) -> "Corrected":
+    def of(cls, study: Study, identified: Model) -> "CorrectedResidual":
         """All possible errors of an identified machine and of the tests of a study."""
         problem, model = study.problem, with_further_springs(identified)
         # views of tests without vibration have fixed sizes
@@ -79,7 +80,9 @@ class Corrected:
         own = ((np.array([number[error.key] for error, _ in each], dtype=int), _stacked(each)) for each in of_tests)
         return cls(problem, all_elastic(model), tuple(errors.values()), _stacked(of_machine), tuple(own))
 
-    def about(self, joint: "JointFit", errors: Sequence[StatedError], tolerances: Tolerances | None) -> "Corrected":
+    def about(
+        self, joint: "JointFit", errors: Sequence[StatedError], tolerances: Tolerances | None
+    ) -> "CorrectedResidual":
         """The residual with the errors of a joint fit, but without their effect to first order, as of a description
         whose tolerances have a linear effect."""
         sizes = {error.key: size * error.std(tolerances) for error, size in zip(errors, joint.sizes, strict=True)}
@@ -350,7 +353,7 @@ class JointFit(NamedTuple):
 
 
 def joint_fit(
-    corrected: Corrected,
+    corrected: CorrectedResidual,
     study: Study,
     u: Float[np.ndarray, "d"],
     errors: Sequence[StatedError],
@@ -384,7 +387,7 @@ def joint_fit(
         return y[:size], x, columns
 
     def state(
-        y: np.ndarray, of: Corrected, weights: Float[np.ndarray, "m"], is_robust: bool = False
+        y: np.ndarray, of: CorrectedResidual, weights: Float[np.ndarray, "m"], is_robust: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
         """Residual and Jacobian in units of the noise, each test rotated into few rows, with the errors' prior."""
         of_prior, slopes = y[size:], np.eye(size + std.size)[size:]

@@ -24,7 +24,7 @@ from jaxmb.identify.assess.budget import (
     wide_prior,
     with_excess,
 )
-from jaxmb.identify.assess.corrected import Corrected, JointFit, joint_fit
+from jaxmb.identify.assess.corrected import CorrectedResidual, JointFit, joint_fit
 from jaxmb.identify.assess.modal_agreement import ModalAgreement, modal_agreement
 from jaxmb.identify.estimation.identifiability import (
     COUPLED,
@@ -43,7 +43,7 @@ from jaxmb.identify.experiments.machine_errors import MachineErrors
 from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.fit.linear import LinearStep, Unknowns
-from jaxmb.identify.fit.noise import Misfit, effective_length, misfits, misfits_of_tests, sampled_weights
+from jaxmb.identify.fit.noise import Misfit, misfits, misfits_of_tests, noise_correlation_length, uninflated_weights
 from jaxmb.identify.fit.problem import is_large, with_tests
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.parameters.free_parameters import FreeParameters
@@ -222,8 +222,8 @@ def _misfit(solution: Solution, step: LinearStep | None) -> Misfit | None:
     if not all(test.noise.is_known for test in study.tests):
         return None
     data, own = slice(0, problem.data_rows), sum(test.noise.nuisance_rows for test in study.tests)
-    length = np.average([effective_length(t) for t in study.tests], weights=[t.rows for t in study.tests])
-    weights = sampled_weights(problem, solution.row_weights)
+    length = np.average([noise_correlation_length(t) for t in study.tests], weights=[t.rows for t in study.tests])
+    weights = uninflated_weights(problem, solution.row_weights)
     return misfits(solution.residual, solution.jacobian, weights, [data], [own], [float(length)])[0]
 
 
@@ -258,7 +258,7 @@ def _effect_of_errors(
     if found.draws is not None and step is not None:
         tried.insert(0, (_near_joint_fit(solution, point[1], tests, found, factor), point, None))
     elif found.draws is not None:
-        joint = joint_fit(Corrected.of(study, solution.model), study, solution.u, found.errors, noise)
+        joint = joint_fit(CorrectedResidual.of(study, solution.model), study, solution.u, found.errors, noise)
         if joint is not None:
             there = joint.residual, _without_bound_limited(study.free, joint.u, joint.fitted, joint.jacobian)
             tried.insert(0, (found.linearized(joint.columns), there, joint))
@@ -306,7 +306,7 @@ def _without_bound_limited(
 def noise_variances(solution: Solution) -> Float[np.ndarray, "m"]:
     """Variance of each residual by noise alone: by the line-to-line scatter where the noise is not known."""
     problem, jacobian = solution.study.problem, solution.jacobian
-    found, svd = sampled_weights(problem, solution.row_weights), jacobian_svd(jacobian)
+    found, svd = uninflated_weights(problem, solution.row_weights), jacobian_svd(jacobian)
     for rows, test in zip(problem.row_slices, problem.tests, strict=True):
         weights = solution.row_weights[rows]
         if not (test.noise.is_known or test.lines is None):

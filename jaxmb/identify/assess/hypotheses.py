@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.special import chdtri
 
-from jaxmb.identify.assess.corrected import Corrected, rotated
+from jaxmb.identify.assess.corrected import CorrectedResidual, rotated
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, inverse_std, scaled_svd, triangular_factor
 from jaxmb.identify.estimation.least_squares import MOST_EVALUATIONS, host_minimum
 from jaxmb.identify.experiments.machine_errors import compliance_key, damping_key, rocking_pairs
@@ -191,7 +191,7 @@ class FittedHypothesis(NamedTuple):
 class HypothesisSearch:
     """Refits of hypotheses."""
 
-    corrected: Corrected
+    corrected: CorrectedResidual
     whiten: Whitening
     noise_mean: float
     """Expected sum of squares of the residual by noise: its degrees of freedom, or the sum of squares less the part in

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import chdtri
 
-from jaxmb.identify.assess.corrected import Corrected, ResidualBlock
+from jaxmb.identify.assess.corrected import CorrectedResidual, ResidualBlock
 from jaxmb.identify.assess.estimate import Estimate, noise_variances
 from jaxmb.identify.assess.hypotheses import (
     EXPLAINS,
@@ -126,7 +126,7 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
     estimate, kept = _on_some_lines(estimate, scatter * estimate.row_weights, is_doubtful or contradiction > 0.0)
     scatter, of_noise, contradiction = scatter[kept], of_noise[kept], contradiction * kept.size / scatter.size
     study, u, size = estimate.study, estimate.u, estimate.u.size
-    corrected = Corrected.of(study, estimate.model)
+    corrected = CorrectedResidual.of(study, estimate.model)
     significant, is_doubtful = float(chdtri(1, FALSE_ALARM / len(corrected.errors))), is_doubtful or contradiction > 0.0
     if not is_doubtful and float(estimate.residual @ estimate.residual) < significant:
         return Explanations()  # data without noise
@@ -176,7 +176,7 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
     return Explanations(named, springs, best and study.free.named(study.free.values(best.x[:size])))
 
 
-def _is_tolerated(corrected: Corrected, study: Study, error: StatedError, size: float) -> bool:
+def _is_tolerated(corrected: CorrectedResidual, study: Study, error: StatedError, size: float) -> bool:
     """Whether an error, of a size over its typical one, has a tolerance, or is common to all tests and the tolerance of
     each test makes it plausible: sensors that are mounted anew may deviate alike by chance."""
     if error.std(study.tolerances) > 0.0:

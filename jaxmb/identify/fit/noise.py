@@ -148,11 +148,11 @@ def misfits_of_tests(
 ) -> list[Misfit]:
     """Reduced chi-square of each test of a problem (see `misfits`)."""
     nuisance = [test.noise.nuisance_rows for test in problem.tests]
-    lengths = [effective_length(test) for test in problem.tests]
-    return misfits(residual, jacobian, sampled_weights(problem, row_weights), problem.row_slices, nuisance, lengths)
+    lengths = [noise_correlation_length(test) for test in problem.tests]
+    return misfits(residual, jacobian, uninflated_weights(problem, row_weights), problem.row_slices, nuisance, lengths)
 
 
-def sampled_weights(problem: Problem, row_weights: np.ndarray) -> np.ndarray:
+def uninflated_weights(problem: Problem, row_weights: np.ndarray) -> np.ndarray:
     """Variance of each residual under the stated noise; less than its weight where the noise of correlated rows is
     inflated so that they enter the fit as if independent."""
     found = np.array(row_weights)
@@ -161,8 +161,8 @@ def sampled_weights(problem: Problem, row_weights: np.ndarray) -> np.ndarray:
     return found
 
 
-def effective_length(test: Test) -> float:
-    """Rows of a test that carry the information of one independent row."""
+def noise_correlation_length(test: Test) -> float:
+    """Correlation length of the noise of a test, in rows: that many carry the information of one independent row."""
     return test.noise.degrees_factor * float(np.mean(test.noise.correlation_lengths))
 
 
@@ -194,13 +194,13 @@ def row_variances(
         if test.noise.is_known and (own.explained or allowed):
             larger = test.noise.known_factor(basis, residual[rows], weights)
         else:
-            larger = own.square * correlated_by_misfit(test, residual[rows], weights)
+            larger = own.square * excess_correlation_length(test, residual[rows], weights)
             larger = larger if test.noise.is_one_factor else max(larger, 1.0)
         variances[rows] *= larger * test.noise.variance_factor(basis, weights)
     return variances
 
 
-def correlated_by_misfit(test: Test, residual: np.ndarray, row_weights: np.ndarray) -> float:
+def excess_correlation_length(test: Test, residual: np.ndarray, row_weights: np.ndarray) -> float:
     """Correlation length of the residual of a test over that of its noise, at least 1."""
     return max(test.noise.correlation_length(residual, row_weights) / test.noise.degrees_factor, 1.0)
 
@@ -211,7 +211,7 @@ def explained_objective(problem: Problem) -> float:
     inf where a noise is not known.
     """
     degrees = sum(
-        float(np.sum(w)) ** 2 / float(np.sum(w**2)) / effective_length(test)
+        float(np.sum(w)) ** 2 / float(np.sum(w**2)) / noise_correlation_length(test)
         for test in problem.tests
         if np.any(w := np.asarray(test.row_weights()))
     )
@@ -222,7 +222,9 @@ def noise_objective(problem: Problem) -> float:
     """Expected objective at the true values under the stated noise; inf where the noise of a test is estimated."""
     if not all(test.noise.is_known for test in problem.tests):
         return float("inf")
-    return float(np.sum(sampled_weights(problem, np.asarray(problem.row_weights())))) * float(problem.noise_unit) ** 2
+    return (
+        float(np.sum(uninflated_weights(problem, np.asarray(problem.row_weights())))) * float(problem.noise_unit) ** 2
+    )
 
 
 MOST_PASSES = 20
@@ -304,7 +306,9 @@ def _with_noise_at(first: Problem, problem: Problem, u: np.ndarray) -> list[Test
             own = test_at(own, problem.free, values).noise.at_fit(problem.view(k, values))
         if weights_tests(problem, test) and found[k].square > 0.0:
             # with other known noise, the correlation length would only conceal it
-            count = correlated_by_misfit(test, residual[rows], row_weights[rows]) if test.noise.is_one_factor else 1.0
+            count = (
+                excess_correlation_length(test, residual[rows], row_weights[rows]) if test.noise.is_one_factor else 1.0
+            )
             expected = float(np.sum(residual[rows] ** 2)) / (found[k].square * count)
             own = own.noise.with_level(test.noise.estimated_level(residual[rows], expected))
         lines = test.lines

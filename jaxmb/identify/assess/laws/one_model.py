@@ -14,7 +14,7 @@ from jaxmb.identify.assess.estimate import LARGER_NOISE, Estimate
 from jaxmb.identify.assess.laws.law_problem import fit_by_test, law_state
 from jaxmb.identify.estimation.identifiability import Jacobian, ScaledSvd, rotated_rows, scaled_svd
 from jaxmb.identify.experiments.test import Test
-from jaxmb.identify.fit.noise import correlated_by_misfit
+from jaxmb.identify.fit.noise import excess_correlation_length
 from jaxmb.identify.fit.problem import is_large
 from jaxmb.identify.parameters.model_parameters import unit
 from jaxmb.identify.study.study import Study
@@ -142,7 +142,7 @@ def _block(
     count, degrees, length = int(used.sum()) - test.noise.nuisance_rows, np.inf, 1.0
     if not test.noise.is_known:
         remainder, rank = _least_residual(r, j)
-        length = correlated_by_misfit(test, remainder * size, row_weights)
+        length = excess_correlation_length(test, remainder * size, row_weights)
         freedom = max(count - rank, 1)
         least = np.finfo(float).tiny if test.noise.is_one_factor else 1.0 / length
         variance = max(float(remainder @ remainder) / freedom, least) * length

@@ -29,7 +29,7 @@ from jaxmb.identify.experiments.poses.pose_test import (
     predicted_poses,
 )
 from jaxmb.identify.experiments.tolerances import Tolerances
-from jaxmb.identify.fit.noise import correlated_by_misfit
+from jaxmb.identify.fit.noise import excess_correlation_length
 from jaxmb.identify.fit.problem import is_large, state_of_test, test_at
 
 PoseErrorStatistics = dict[str, float | None]
@@ -104,7 +104,7 @@ class PoseMetrics(KindMetrics):
         for entry, _, own in estimate.fitted_of(entries):
             test: PoseTest = entry.test
             if not test.noise.is_known:
-                length = correlated_by_misfit(test, estimate.residual[own], estimate.row_weights[own])
+                length = excess_correlation_length(test, estimate.residual[own], estimate.row_weights[own])
                 factor = estimate.goodness.misfits[entry.name].factor
                 estimated[entry.name] = _Estimated(factor * np.asarray(test.kind_std), length)
                 (mrad if test.noise.kind in (1, 2) else mm)[entry.name] = 1e3 * estimate.noise_levels[entry.name]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from jaxmb.identify.assess.budget import DescribedTests
-from jaxmb.identify.assess.corrected import Corrected
+from jaxmb.identify.assess.corrected import CorrectedResidual
 from jaxmb.identify.assess.hypotheses import (
     UNCHANGED,
     FittedHypothesis,
@@ -281,7 +281,7 @@ def test_a_payload_far_from_the_fit_without_it_is_named(tmp_path, seed):
 
 
 def at_points(state):
-    """The residual of a state, as of `Corrected.residuals`."""
+    """The residual of a state, as of `CorrectedResidual.residuals`."""
     return lambda u, x: np.stack([state(*point, slice(0))[0] for point in zip(u, x, strict=True)])
 
 
@@ -408,7 +408,7 @@ def test_tolerances_beside_a_simulated_test(tmp_path):
     measured = {"kind": "modes", "name": "m", "posture": {"a": 0.2, "b": 0.5}, "frequency_hz": [5.0, 15.0],
                 "damping_percent": [1.0, 1.0], "frequency_std_hz": 0.02, "damping_std_percent": 0.05}  # fmt: skip
     made = study_of(tmp_path, frf(name="p"), measured)
-    corrected = Corrected.of(made, made.model)
+    corrected = CorrectedResidual.of(made, made.model)
     by_test = corrected.tolerances(made)
     std = by_test.max(axis=0)
     described = DescribedTests(made.fitted, made.model, made.free, made.tolerances, made.exact_tests)
@@ -589,7 +589,7 @@ def test_further_springs_of_a_hypothesis_move_alone(tmp_path, monkeypatch):
     found = []
     for moving in (2, 8), (100,):
         monkeypatch.setattr(corrected_module, "MOVING", moving)
-        corrected = Corrected.of(made, made.model)
+        corrected = CorrectedResidual.of(made, made.model)
         keys = [error.key for error in corrected.errors]
         further = [
             k for k, key in enumerate(keys) if key.startswith(tuple(f"compliance of {each}" for each in FURTHER))
@@ -625,7 +625,7 @@ def test_some_lines_suffice_for_a_search(tmp_path, monkeypatch):
 def test_a_joint_fit_that_begins_on_some_lines_ends_on_all(tmp_path, monkeypatch):
     module = importlib.import_module("jaxmb.identify.assess.corrected")
     made = study(tmp_path, step=0.5, offset=0.02, tolerances={"posture_deg": 1.0})
-    corrected = Corrected.of(made, made.model)
+    corrected = CorrectedResidual.of(made, made.model)
     errors = [error for error in corrected.errors if error.std(made.tolerances) > 0.0]
     u, variances = np.asarray(made.free.encode(made.start.values)), np.ones(made.problem.data_rows)
     whole = module.joint_fit(corrected, made, u, errors, variances)
@@ -640,7 +640,7 @@ def test_a_joint_fit_that_begins_on_some_lines_ends_on_all(tmp_path, monkeypatch
 def test_a_direction_common_to_all_tests_within_the_tolerance_of_each_is_no_error(tmp_path):
     """Sensors that are mounted anew may deviate alike: by 1.5 tolerances in three tests, not by 2."""
     made = study(tmp_path, step=2.0, tolerances={"sensor_direction_deg": 1.0})
-    corrected = Corrected.of(made, made.model)
+    corrected = CorrectedResidual.of(made, made.model)
     errors = {error.key: error for error in corrected.errors}
     common = errors["direction of output tool z about y"]
     assert common.std(made.tolerances) == 0.0
@@ -654,7 +654,7 @@ def test_errors_of_single_tests_are_searched_in_their_rows(tmp_path, monkeypatch
     module = importlib.import_module("jaxmb.identify.assess.hypotheses")
     monkeypatch.setattr(module, "MOST_TESTS", 1)
     made = study(tmp_path, step=2.0, offset=0.05)
-    corrected, rows = Corrected.of(made, made.model), made.problem.data_rows
+    corrected, rows = CorrectedResidual.of(made, made.model), made.problem.data_rows
     search = HypothesisSearch(corrected, Whitening(np.full(rows, 4.0), np.zeros((rows, 0))), rows)
     u = np.asarray(made.free.encode(made.start.values))
     parts = module._searches_in_single_tests(search, u)
