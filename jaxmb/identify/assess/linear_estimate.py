@@ -188,11 +188,11 @@ def linear_estimate(study: Study, seed: int = 0) -> Estimate:
     stacked = with_prior(found, rows, study.problem.prior)
     start = known_values(study.model, study.free, study.start)
     fixed = fixed_values(study.model, study.origin.file)
-    touched = bodies(
+    free_bodies = bodies(
         study.model, study.free, inertias_without_effect(study.model, study.free, study.tests, rows, fixed)
     )
     robust, lengths = any(map(is_robust, study.tests)), [test.noise.correlation_lengths for test in study.tests]
-    step = linear_step(found, stacked, start, robust, touched, study.problem.prior_std, np.concatenate(lengths))
+    step = linear_step(found, stacked, start, robust, free_bodies, study.problem.prior_std, np.concatenate(lengths))
     # 1 / (1 / k) may differ from k by rounding
     values = np.where(step.x == found.encode(start), start, found.decode(step.x))
     model = with_numbers(study.free.apply(study.model, jnp.asarray(values)), adjusted_parameters(study, values, step))

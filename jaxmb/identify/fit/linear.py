@@ -16,7 +16,7 @@ from jaxmb.identify.fit.physical_consistency import (
     ConsistentSolution,
     bodies_with_free_inertia,
     consistent_solution,
-    numbers_of,
+    inertial_parameters,
 )
 from jaxmb.identify.fit.problem import Prior
 from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, free_parameters
@@ -154,7 +154,7 @@ def inertias_without_effect(
         fixed: names that keep their values in any case.
     """
     excluded = {name for names in free.tied for name in names} | set(fixed)
-    names = [name for body in bodies_with_free_inertia(free) for name in numbers_of(body)]
+    names = [name for body in bodies_with_free_inertia(free) for name in inertial_parameters(body)]
     if not set(names) - excluded:
         return ()
     each = free_parameters(model, [Bound((name,), 0.0, 1.0, logarithmic=False) for name in names])

@@ -19,7 +19,7 @@ from jaxmb.machine.schema import RigidMass
 
 SMALLEST_PART = 0.1
 """Mass and length assumed for a body without its own, over the largest ones of the machine."""
-NUMBERS = ("mass", *(f"first_moment.{axis}" for axis in "xyz"), *(f"inertia.{axes}" for axes in TENSOR))
+INERTIAL_NUMBERS = ("mass", *(f"first_moment.{axis}" for axis in "xyz"), *(f"inertia.{axes}" for axes in TENSOR))
 """The ten inertial parameters of a body."""
 
 
@@ -46,7 +46,7 @@ def pseudo_inertia(numbers: Float[np.ndarray, "... 10"]) -> Float[np.ndarray, ".
     It is positive definite if and only if some distribution of mass in space has these ten parameters.
 
     Args:
-        numbers: in the order of `NUMBERS`.
+        numbers: in the order of `INERTIAL_NUMBERS`.
 
     Source: Wensing, Kim and Slotine, "Linear matrix inequalities for physically consistent inertial parameter
         identification", IEEE Robotics and Automation Letters 3 (2018), eq. 12.
@@ -67,27 +67,29 @@ def bodies_with_free_inertia(free: FreeParameters) -> tuple[str, ...]:
     return tuple(dict.fromkeys(item for family, item, *_ in named if family in OF_BODIES))
 
 
-def numbers_of(body: str) -> tuple[str, ...]:
+def inertial_parameters(body: str) -> tuple[str, ...]:
     """Names of the ten inertial parameters of a body."""
-    return tuple(f"{family}.{body}{dot}{axes}" for family, dot, axes in (name.partition(".") for name in NUMBERS))
+    return tuple(
+        f"{family}.{body}{dot}{axes}" for family, dot, axes in (name.partition(".") for name in INERTIAL_NUMBERS)
+    )
 
 
-def bodies(model: Model, free: FreeParameters, idle: Collection[str]) -> Bodies | None:
+def bodies(model: Model, free: FreeParameters, may_change: Collection[str]) -> Bodies | None:
     """Pseudo-inertias of the bodies with free inertial parameters; None where there are none.
 
     Args:
         model: of the machine, whose bodies determine the typical sizes.
         free: the free parameters.
-        idle: fixed parameters that may change as well.
+        may_change: fixed parameters that may change as well.
     """
     names = bodies_with_free_inertia(free)
     if not names:
         return None
-    ten = [numbers_of(name) for name in names]
-    added = tuple(number for numbers in ten for number in numbers if number in idle)
+    ten = [inertial_parameters(name) for name in names]
+    added = tuple(number for numbers in ten for number in numbers if number in may_change)
     masses, inertias = np.asarray(model.mass), np.asarray(model.inertia)
-    turned = 0.5 * np.trace(inertias, axis1=1, axis2=2)
-    lengths = np.sqrt(np.maximum(turned, 0.0) / np.where(masses > 0.0, masses, np.inf))
+    second_moments = 0.5 * np.trace(inertias, axis1=1, axis2=2)
+    lengths = np.sqrt(np.maximum(second_moments, 0.0) / np.where(masses > 0.0, masses, np.inf))
     heaviest, longest = float(masses.max(initial=0.0)) or 1.0, float(lengths.max(initial=0.0)) or 1.0
     rows = [model.masses.index(name) for name in names]
     mass = np.array([masses[i] or SMALLEST_PART * heaviest for i in rows])

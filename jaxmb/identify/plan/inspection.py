@@ -190,7 +190,7 @@ def inspect(study: Study) -> Inspection:
         determined = _determined(stated, jacobian, weights)
     operating_point = OperatingPoint(study.model, study.free, jnp.asarray(study.free.encode(values)))
     linear = (test.linear for test in study.tests if test.linear is not None)
-    identifiable = next((s for form in linear if (s := form.combinations(study.model, study.free)) is not None), None)
+    base = next((s for form in linear if (s := form.combinations(study.model, study.free)) is not None), None)
     chosen, remark, pool, information = Planned(None, HOW_TO_ASK)
     if study.next is not None:
         chosen, remark, pool, information = PLANNERS[study.next.kind](study, operating_point, made)
@@ -211,11 +211,11 @@ def inspect(study: Study) -> Inspection:
         correlation=correlations,
         parameters=_parameters(study, values, known, reasons, chosen),
         base=()
-        if identifiable is None
+        if base is None
         else base_deviations(
             made,
-            identifiable,
-            affine_map(study.model, study.free, identifiable.parameters)[0] * study.free.slope(values),
+            base,
+            affine_map(study.model, study.free, base.parameters)[0] * study.free.slope(values),
         ),
         groups=combinations,
         without_effect=tuple(name for i, name in enumerate(study.free.names) if not data[:, i].any()),

@@ -16,7 +16,7 @@ from jaxmb.identify.assess.linear_estimate import linear_estimate
 from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.experiments.torque.torque_test import TorqueSource, TorqueTest
 from jaxmb.identify.fit.linear import linear_step
-from jaxmb.identify.fit.physical_consistency import NUMBERS, _active, pseudo_inertia
+from jaxmb.identify.fit.physical_consistency import INERTIAL_NUMBERS, _active, pseudo_inertia
 from jaxmb.identify.parameters.model_parameters import parameter_table
 from jaxmb.identify.study.study import make_study
 
@@ -138,7 +138,7 @@ def test_pseudo_inertia_beside_pinocchio():
     numbers = draw.normal(size=10)
     m, hx, hy, hz, xx, yy, zz, xy, xz, yz = numbers
     expected = pin.PseudoInertia.FromDynamicParameters(np.array([m, hx, hy, hz, xx, xy, yy, xz, yz, zz])).toMatrix()
-    assert NUMBERS[4:] == ("inertia.xx", "inertia.yy", "inertia.zz", "inertia.xy", "inertia.xz", "inertia.yz")
+    assert INERTIAL_NUMBERS[4:] == ("inertia.xx", "inertia.yy", "inertia.zz", "inertia.xy", "inertia.xz", "inertia.yz")
     np.testing.assert_allclose(pseudo_inertia(numbers), expected, rtol=1e-12, atol=1e-12)
 
 
@@ -156,7 +156,7 @@ def chi_square_by_scipy(estimate, starts):
     corner = np.linalg.qr(np.column_stack([matrix, right]), mode="r")
     bodies = list(dict.fromkeys(name.split(".")[1] for name in names))
     columns = np.array([[names.index(f"{n.split('.')[0]}.{b}" + (f".{n.split('.')[1]}" if "." in n else ""))
-                         for n in NUMBERS] for b in bodies])  # fmt: skip
+                         for n in INERTIAL_NUMBERS] for b in bodies])  # fmt: skip
     basis = np.stack([pseudo_inertia(row) for row in np.eye(10)])
     gram = np.linalg.inv(np.einsum("kij,lij->kl", basis, basis))
     low = np.tril_indices(4)

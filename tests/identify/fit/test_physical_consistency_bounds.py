@@ -37,19 +37,19 @@ def test_conditions_of_a_minimum(tmp_path, seed):
     at_lower, at_upper = x == found.lower, x == found.upper
     assert at_lower.any() or at_upper.any()
     matrix, measured = all_rows(estimate)
-    touched = bodies(study.model, study.free, ())
-    slope = 2.0 * matrix.T @ (matrix @ x - measured) * touched.scale
+    free_bodies = bodies(study.model, study.free, ())
+    slope = 2.0 * matrix.T @ (matrix @ x - measured) * free_bodies.scale
     walls = [np.eye(x.size)[i] * (1.0 if at_lower[i] else -1.0) for i in np.flatnonzero(at_lower | at_upper)]
-    for b, size in enumerate(np.sqrt(touched.size)):
+    for b, size in enumerate(np.sqrt(free_bodies.size)):
         unit = 1.0 / np.outer(size, size)
-        own = np.tensordot(touched.scale[:, None, None] * touched.slope[:, b] * unit, np.ones(1), 0)[..., 0]
-        values, vectors = np.linalg.eigh((touched.base[b] + np.tensordot(x, touched.slope[:, b], 1)) * unit)
+        own = np.tensordot(free_bodies.scale[:, None, None] * free_bodies.slope[:, b] * unit, np.ones(1), 0)[..., 0]
+        values, vectors = np.linalg.eigh((free_bodies.base[b] + np.tensordot(x, free_bodies.slope[:, b], 1)) * unit)
         limit = vectors[:, values < 1e-4]
         tried = np.concatenate([limit.T, draw.normal(size=(300, limit.shape[1])) @ limit.T])
         walls += list(np.einsum("kij,vi,vj->vk", own, tried, tried))
     _, left = nnls(np.array(walls).T, slope)
     # what the data do not determine is drawn to the start; of vectors of the limit only some are tried
-    pull = 2.0 * RIDGE * np.linalg.norm((x - start) / touched.scale)
+    pull = 2.0 * RIDGE * np.linalg.norm((x - start) / free_bodies.scale)
     assert left < pull + 0.01 * np.linalg.norm(slope) < 0.1 * np.linalg.norm(slope)
     # not so at the least squares without a thought of bodies
     assert step.cost > linear_step(found, estimate.linear.equations, start).cost
