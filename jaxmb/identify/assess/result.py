@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from jaxmb.identify.assess.estimate import CovarianceWithErrors
 from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.estimation.identifiability import Identifiability
-from jaxmb.identify.experiments.test import Entry
+from jaxmb.identify.experiments.test import Entry, Role
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.parameters.model_parameters import unit
 from jaxmb.identify.study.study import Study
@@ -34,7 +34,6 @@ LARGEST_LOG = 300.0
 """Largest logarithm of a factor in an interval; beyond it overflows."""
 LONGEST_STATUS = 80
 """Characters of a status in the representation of a result."""
-Role = Literal["fit", "check"]
 
 
 class Outcome(enum.StrEnum):

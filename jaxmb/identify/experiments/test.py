@@ -249,7 +249,9 @@ def _residual_of_model(test: Test[Any], model: Model, errors: Any) -> Array:
     return test.residual(test.view(model)) if description is None else description.residual(model, errors)
 
 
-ROLES = {"fit": "fitted", "check": "held out"}
+Role = Literal["fit", "check"]
+"""Role of a test in a study: fitted, or held out of the fit, predicted and compared."""
+ROLES: dict[Role, str] = {"fit": "fitted", "check": "held out"}
 """Text for each role of a test."""
 
 T = TypeVar("T", bound=Test[Any])
@@ -267,8 +269,7 @@ class Entry(Generic[T, S]):
     truth: Truth | None = None
     amplitude: float | None = None
     """Level of force or motion, for amplitude-dependent parameter laws."""
-    role: Literal["fit", "check"] = "fit"
-    """"check": held out of the fit, predicted and compared."""
+    role: Role = "fit"
     remarks: tuple[str, ...] = ()
     """Sentences on the data, e.g. on unused lines or on standard deviations that were not specified."""
 

@@ -4,7 +4,6 @@ import dataclasses
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from jaxmb.identify.experiments.poses.pose_rows import (
     rotation_vector_of,
 )
 from jaxmb.identify.experiments.poses.pose_test import PoseSource, PoseTest, pose_test, predicted_poses, with_scatter
-from jaxmb.identify.experiments.test import Entry, Truth
+from jaxmb.identify.experiments.test import Entry, Role, Truth
 from jaxmb.identify.study.context import ReadingContext, assumed_std, assumed_values, check_moving, simulated_machine
 from jaxmb.identify.study.format.static_format import MOST_ROWS, PoseTestPart, SimulatePoses
 from jaxmb.io.files import csv_table, number_of_cell
@@ -154,7 +153,7 @@ def read_pose_test(part: PoseTestPart, label: str, context: ReadingContext) -> l
     if np.isfinite(rows.measured[..., UPWARD]).any():
         _check_upward(model, pose_test(label, rows, stations, pose, std, elastic=False, levelled=part.levelled), rows)
 
-    def entry(some: PoseRows, role: Literal["fit", "check"], remarks: tuple[str, ...]) -> Entry:
+    def entry(some: PoseRows, role: Role, remarks: tuple[str, ...]) -> Entry:
         test = pose_test(label, some, stations, pose, std, elastic, part.levelled, known)
         test = with_scatter(test, model, part.scatter)
         return Entry(part.kind, test, PoseSource(row=some.row), truth, role=role, remarks=remarks)
