@@ -10,7 +10,7 @@ import pytest
 
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.laws import law_problem
-from jaxmb.identify.assess.laws.law_choice import chosen_laws, unsettled_laws
+from jaxmb.identify.assess.laws.law_choice import chosen_laws, unconverged_laws
 from jaxmb.identify.assess.laws.law_problem import covariates, model_with_laws, terms_of, values_with_laws
 from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.study.format.study_format import StudyFile
@@ -132,11 +132,11 @@ def test_damping_from_modes_follows_the_amplitude(tmp_path, monkeypatch):
     assert [(line["parameter"], line["term"]) for line in told["chosen"]] == [("damping.b", "ln amplitude")]
     assert abs(told["chosen"][0]["coefficient"] - 0.5) < 4.0 * told["chosen"][0]["std"]
     assert "unsettled" not in told
-    assert unsettled_laws(found) == []
+    assert unconverged_laws(found) == []
     # and where the fits with laws end before
     fit = law_problem._fit
     monkeypatch.setattr(law_problem, "_fit", lambda *given: (*fit(*given)[:2], False))
-    (doubt,) = unsettled_laws(chosen_laws(estimate))
+    (doubt,) = unconverged_laws(chosen_laws(estimate))
     assert doubt.startswith("laws: some of the fits by which they were chosen did not converge: ")
 
 

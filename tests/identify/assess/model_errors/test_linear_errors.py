@@ -266,11 +266,9 @@ def test_an_error_that_opens_a_loop_is_not_tried():
             raise OutOfReachError("a loop opens")
         return np.ones((4, 1)), np.arange(4.0) * (1.0 - sizes.get("length", 0.0))
 
-    study = types.SimpleNamespace(fitted=[])
     search: Any = types.SimpleNamespace(
-        machine=[(error, None) for error in errors], estimate=types.SimpleNamespace(study=study), equations=equations,
-        solved=lambda tests, sizes: (np.array([1.5]), 1.5 - np.arange(4.0)),
-    )  # fmt: skip
+        errors=errors, equations=equations, solved=lambda tests, sizes: (np.array([1.5]), 1.5 - np.arange(4.0))
+    )
     likely, others = _likely(search)
     assert [hypothesis.error for hypothesis in (*likely, *others)] == errors[1:]
 
