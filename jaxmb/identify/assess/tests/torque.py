@@ -26,7 +26,7 @@ from jaxmb.identify.experiments.components import is_robust, own_names
 from jaxmb.identify.experiments.torque.effort_noise import correlation_length
 from jaxmb.identify.experiments.torque.gross_errors import DELAYS
 from jaxmb.identify.experiments.torque.preliminary_fits import DELAY_FAMILY, term_effort
-from jaxmb.identify.experiments.torque.torque_test import TorqueEntry, late_text, samples_at
+from jaxmb.identify.experiments.torque.torque_test import TorqueEntry, delay_text, samples_at
 from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_map
 from jaxmb.identify.parameters.model_parameters import parameters, unit
@@ -659,7 +659,7 @@ class _MissingTerm(NamedTuple):
         if self.kind != "delay":
             return f"{self.name} ({self.kind}, {self.percent:.2g} % of its mean square)"
         what = f"the torques of {display_name(self.name)} are" if self.of_test else f"the torque of {self.name} is"
-        text = f"{late_text(what, self.value)}, which explains {self.percent:.2g} % of the residual"
+        text = f"{delay_text(what, self.value)}, which explains {self.percent:.2g} % of the residual"
         return f'{text} ("{DELAY_FAMILY}.{self.name}" in [free] identifies the delay)' if self.of_test else text
 
 

@@ -248,7 +248,7 @@ ResponseError = tuple[StatedError, Callable[..., Array]]
 
 def _delay(where: str, first: float, last: float) -> ResponseError:
     """A delay; typically by 0.1 rad at the last line."""
-    return error_with_text("", _late_text, f"{where}, which is", size=0.1 / last), lambda s, delay: jnp.exp(-s * delay)
+    return error_with_text("", _delay_text, f"{where}, which is", size=0.1 / last), lambda s, delay: jnp.exp(-s * delay)
 
 
 def _high_pass(where: str, first: float, last: float) -> ResponseError:
@@ -288,7 +288,7 @@ class FrfDescription(PostureDescription["FrfTest"]):
         name, where, decay = self.test.name, display_name(self.test.name), float(self.test.decay)
         own, common = {"size": 0.1 / self._ends[1]}, {"tolerance": "delay_us", "unit": 1e-6}
         for key, on, sizes in (f"delay of {name}", where, own), ("delay", "all FRF tests", common):
-            yield error_with_text(key, _late_text, f"responses of {on} that are", **sizes), "delay"
+            yield error_with_text(key, _delay_text, f"responses of {on} that are", **sizes), "delay"
         yield error_with_text(f"gain of {name}", factor_text, f"the FRFs of {where}", size=0.1), "log_gain"
         for key, on in (f"window of {decay:.6g} 1/s", "all FRF tests"), (f"window of {name}", where):
             yield error_with_text(key, _window_text, on, decay, size=0.01 * self._ends[0], least=-decay), "decay"
@@ -359,7 +359,7 @@ def _with_measured(test: "FrfTest", measured: np.ndarray) -> "FrfTest":
     return dataclasses.replace(test, measured=jax.device_put(measured))
 
 
-def _late_text(what: str, value: float) -> str:
+def _delay_text(what: str, value: float) -> str:
     return f"{what} {1e3 * abs(value):.3g} ms {'late' if value > 0.0 else 'early'}"
 
 

@@ -126,7 +126,7 @@ class EffortRows(NamedTuple):
     """Constant term of columns that are linearized."""
     samples: Samples | None = None
     """None unless `keep_samples`."""
-    of_drives: Float[np.ndarray, "r d"] | None = None
+    effort_by_drive: Float[np.ndarray, "r d"] | None = None
     """Part of each effort that is due to each recorded drive; None unless a drive acts on several coordinates."""
 
     @property
@@ -233,9 +233,9 @@ def effort_rows(
     def to_rows(part: np.ndarray) -> np.ndarray:
         return filtered(part)[inside[sample], coordinate]
 
-    rows, drives, of_drives = both_sides[inside[sample], coordinate], record.drives, None
+    rows, drives, effort_by_drive = both_sides[inside[sample], coordinate], record.drives, None
     if drives is not None and (np.count_nonzero(drives.ratio, axis=1) > 1).any():
-        of_drives = to_rows((drives.gain * drives.signal[used])[:, None, :] * drives.ratio.T)
+        effort_by_drive = to_rows((drives.gain * drives.signal[used])[:, None, :] * drives.ratio.T)
     return EffortRows(
         regressor=rows[:, :-2],
         effort=rows[:, -1],
@@ -245,7 +245,7 @@ def effort_rows(
         measured=measured,
         constant=rows[:, -2],
         samples=Samples(regressor, speed, temperature, columns, constant, to_rows) if settings.keep_samples else None,
-        of_drives=of_drives,
+        effort_by_drive=effort_by_drive,
     )
 
 

@@ -242,7 +242,7 @@ class TorqueSource(Source):
     """Cut-off of the filter of its angles, stated or searched; None for another estimate of the motion."""
     doubts: tuple[str, ...] = ()
     """Sentences on possible errors of the motion."""
-    impossible: str = ""
+    impossible_motion: str = ""
     """A sentence on a motion that is impossible for the machine; empty where there is none."""
     selection_rows: EffortRows | None = None
     """Its equations, for the selection of friction terms; None where none are requested."""
@@ -250,11 +250,11 @@ class TorqueSource(Source):
     """Candidate kinds of friction terms."""
     drives: tuple[str, ...] = ()
     """Names of the recorded drives."""
-    of_drives: Float[np.ndarray, "r d"] | None = None
+    effort_by_drive: Float[np.ndarray, "r d"] | None = None
     """Part of each effort that is due to each of them; None unless one acts on several coordinates."""
     noise_estimated: bool = False
     """Whether the noise is estimated from the residual of a fit, so that chi-square is uninformative."""
-    at_rest: tuple[str, ...] = ()
+    joints_at_rest: tuple[str, ...] = ()
     """Joints without a column, assumed at rest at the posture."""
     std_unknown: bool = False
     """Whether torques saturate, or errors of a motion from a Kalman smoother are a large part of the noise, so that
@@ -284,7 +284,7 @@ class TorqueSource(Source):
     @property
     def _constants(self) -> tuple[str, ...]:
         """Names of the torques with an error of their constant."""
-        return self.coordinates if self.of_drives is None else self.drives
+        return self.coordinates if self.effort_by_drive is None else self.drives
 
     def _friction(self, test: TorqueTest) -> Iterator[tuple[StatedError, Float[np.ndarray, "r"]]]:
         """Friction and offsets that the machine may lack, by coefficients that tests of other speeds share, and the
@@ -326,12 +326,14 @@ class TorqueSource(Source):
         if any(key.startswith("friction ") for key in errors):
             effort = effort - sum(errors.get(error.key, 0.0) * shape for error, shape in self._friction(test))
         factor = np.exp(-gains)  # of the measured torques with their noise
-        if self.of_drives is None:
+        if self.effort_by_drive is None:
             effort, std = effort * factor[number], std * factor[number]
         else:
-            square = np.stack([np.sum(self.of_drives[number == i] ** 2, axis=0) for i in range(len(self.coordinates))])
+            square = np.stack(
+                [np.sum(self.effort_by_drive[number == i] ** 2, axis=0) for i in range(len(self.coordinates))]
+            )
             square = np.maximum(square, 1e-300)  # noise in proportion to the part of each drive
-            effort = effort + self.of_drives @ (factor - 1.0)
+            effort = effort + self.effort_by_drive @ (factor - 1.0)
             std = std * np.sqrt(square @ factor**2 / square.sum(axis=1))[number]
         there = dataclasses.replace(there, effort=jax.device_put(effort), std=jax.device_put(std))
         return self._delayed(there, late) if late.any() else there
@@ -365,7 +367,7 @@ class TorqueSource(Source):
         def measuring(effort: np.ndarray, std: np.ndarray, there: TorqueTest = test) -> TorqueTest:
             return dataclasses.replace(there, effort=jax.device_put(effort), std=jax.device_put(std))
 
-        for text, factor in self._several(test, model):
+        for text, factor in self._factors_on_several(test, model):
             yield text, measuring(factor[number] * effort, np.abs(factor)[number] * std)
         for name, columns in self.payloads.items():
             regressor = np.array(test.regressor)
@@ -419,7 +421,7 @@ class TorqueSource(Source):
             if np.asarray(there.effort).size == effort.size:
                 yield f"the opposite sign of the gear ratio of {listed(joints)}", there
 
-    def _several(self, test: TorqueTest, model: Model) -> Iterator[tuple[str, Float[np.ndarray, "c"]]]:
+    def _factors_on_several(self, test: TorqueTest, model: Model) -> Iterator[tuple[str, Float[np.ndarray, "c"]]]:
         """Factors on the torques of several joints: -1 for all, and -1 or 9.81 for those where the ratio of measured to
         predicted torque, beside friction, suggests it."""
         number, both = np.asarray(test.coordinate), np.stack([test.predict(test.view(model)), test.effort], axis=1)
@@ -458,13 +460,15 @@ class TorqueSource(Source):
 
     def gross_errors(self, test: Any, model: Model, jacobian: np.ndarray | None = None) -> str:
         """A sentence on joints whose torque is not reproduced; see `Source.gross_errors`."""
-        if self.impossible:
-            return self.impossible
+        if self.impossible_motion:
+            return self.impossible_motion
         predicted = np.asarray(test.predict(test.view(model)))
         joints, cause = unexplained_efforts(test, predicted, self.time_s, self.noise_bound, self.coordinates, jacobian)
         if not joints:
             return ""
-        rest_text = f"a motion of {listed(self.at_rest)}, of which there is no record, " if self.at_rest else ""
+        rest_text = (
+            f"a motion of {listed(self.joints_at_rest)}, of which there is no record, " if self.joints_at_rest else ""
+        )
         geared = {model.coordinates[i] for pair in model.motors for i in pair}
         stiff = {name for name, k in zip(model.coordinates, model.stiffness, strict=True) if k > 0.0}
         springs = [name for name in self.coordinates if name in stiff - geared]
@@ -506,7 +510,7 @@ LEAST_FLAT, PILED = 0.03, 3.0
 pile up."""
 
 
-def late_text(what: str, value: float) -> str:
+def delay_text(what: str, value: float) -> str:
     """Text on torques that are so many seconds late."""
     return f"{what} {1e3 * abs(value):.2g} ms {'late' if value > 0.0 else 'early'} against the angles"
 
@@ -520,11 +524,11 @@ SAMPLING = StatedError(
     starts=(0.2, -0.2, 0.7, -0.7),
 )  # fmt: skip
 """Logarithm of the true over the stated sampling rate."""
-DELAY = error_with_text("delay of the torques", late_text, "torques that are", tolerance="torque_delay_ms", unit=1e-3)
+DELAY = error_with_text("delay of the torques", delay_text, "torques that are", tolerance="torque_delay_ms", unit=1e-3)
 
 
 def _delay(name: str) -> StatedError:
-    return error_with_text(f"delay of the torque of {name}", late_text, f"torque of {name} that is", size=1e-3)
+    return error_with_text(f"delay of the torque of {name}", delay_text, f"torque of {name} that is", size=1e-3)
 
 
 def _torque_constant(name: str) -> StatedError:

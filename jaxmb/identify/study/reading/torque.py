@@ -97,7 +97,7 @@ def _torque_entry(
     q = recorded_path(model, record, recording.posture)
     free_drives = () if record.drives is None else free_gains(record.drives.names, free)
     selects_friction = bool(part.friction_terms) or (part.role == "fit" and load_unknown(model, free))
-    selecting = selects_friction and context.friction is None
+    is_selecting = selects_friction and context.friction is None
     own_delay = f"{DELAY_FAMILY}.{recording.label}"
     has_free_delay = part.role == "fit" and any(matching([own_delay], pattern) for pattern in free)
     if has_free_delay:  # the derivative of an effort has a spike where friction changes its sign
@@ -106,7 +106,7 @@ def _torque_entry(
     settings = RowSettings(
         part.effort_cutoff_hz, least_speed, part.from_s, part.to_s or np.inf,
         load_parameters=_known_load_parameters(model, context, not_carried),
-        keep_samples=selecting or has_free_delay or bool(free_drives),
+        keep_samples=is_selecting or has_free_delay or bool(free_drives),
         gears=Gears(sides, part.gears == "dynamic", None if fitted is None else brakes_released(fitted)),
         absent=not_carried,
     )  # fmt: skip
@@ -120,9 +120,9 @@ def _torque_entry(
     def equations(delay_s: float, motion: MotionEstimate = estimated) -> EffortRows:
         return effort_rows(model, record, delayed(motion, record.rate_hz, delay_s), q, settings)
 
-    delay_s, plain = fit_delay(equations, record.rate_hz, own_delay) if has_free_delay else (0.0, equations(0.0))
+    delay_s, uncorrected = fit_delay(equations, record.rate_hz, own_delay) if has_free_delay else (0.0, equations(0.0))
     is_rigid = bool(sides) and fitted is None and not model.dependent
-    rows, *noise, doubts = _with_noise(part, plain, is_rigid, [equations(delay_s, each) for each in drawn])
+    rows, *noise, doubts = _with_noise(part, uncorrected, is_rigid, [equations(delay_s, each) for each in drawn])
     motion = delayed(estimated, record.rate_hz, delay_s)
     test, drive_recording = _torque_test(part, recording.label, model, rows, *noise), None
     if free_drives and record.drives is not None:
@@ -136,11 +136,11 @@ def _torque_entry(
     filtered = recording._replace(part=part)
     # equations with elastic gears are linearized about the masses of the machine
     mounted = () if sides else (name for name in payloads if name not in part.without)
-    rebuild = _rebuild(test, model, record, motion, q, settings, plain)
+    rebuild = _rebuild(test, model, record, motion, q, settings, uncorrected)
     source = dataclasses.replace(
         _source(part, context, model, full, motions[0], rows, rebuild, doubts),
         payloads={name: payload_columns(model, [name], payloads) for name in mounted},
-        selection_rows=_by_known_speeds(model, rows) if selecting else None,
+        selection_rows=_by_known_speeds(model, rows) if is_selecting else None,
         drive_recording=drive_recording,
         reversed_gears={} if reversed_gears else _reversed_gears(filtered, context),
         linearized_about=(lambda fit: _torque_entry(filtered, context, fit)) if sides and not model.dependent else None,
@@ -164,10 +164,10 @@ def _rebuild(
     motion: MotionEstimate,
     q: Float[np.ndarray, "k n"],
     settings: RowSettings,
-    plain: EffortRows,
+    uncorrected: EffortRows,
 ) -> Rebuild:
     """`TorqueSource.rebuild` of a test: the regressor of a corrected motion, and the test's constant with the change of
-    that of the equations `plain`."""
+    that of the equations `uncorrected`."""
 
     names = list(record.names)
     unblurred = dataclasses.replace(record, blurred=0)
@@ -193,8 +193,8 @@ def _rebuild(
         found = effort_rows(brakes_released(other), unblurred, corrected, q, settings._replace(least_speed=0.0))
         count = len(found.measured)
         # with the readings as stated some samples are at rest
-        rows = count * np.searchsorted(found.time_s[::count], plain.time_s) + plain.coordinate
-        constant = np.asarray(test.constant) + found.constant[rows] - plain.constant
+        rows = count * np.searchsorted(found.time_s[::count], uncorrected.time_s) + uncorrected.coordinate
+        constant = np.asarray(test.constant) + found.constant[rows] - uncorrected.constant
         regressor = found.regressor[rows]
         return dataclasses.replace(test, regressor=jax.device_put(regressor), constant=jax.device_put(constant))
 
@@ -287,7 +287,7 @@ def _source(
         revolute=tuple(model.revolute[model.coordinates.index(name)] for name in rows.measured),
         doubts=(*([] if too_far else beyond), *rate_remarks(record), *saturated, *doubts),
         std_unknown=bool(saturated or doubts),
-        impossible=" ".join(beyond) if too_far else "",
+        impossible_motion=" ".join(beyond) if too_far else "",
         friction_kinds=part.friction_terms,
         rebuild=rebuild,
         gravity=np.asarray(model.gravity),
@@ -299,9 +299,9 @@ def _source(
             np.max(part.effort_cutoff_hz or record.rate_hz),
         ),
         noise_estimated=part.torque_std == "estimate",
-        at_rest=tuple(unrecorded(model, record.names)),
+        joints_at_rest=tuple(unrecorded(model, record.names)),
         drives=() if record.drives is None else record.drives.names,
-        of_drives=rows.of_drives,
+        effort_by_drive=rows.effort_by_drive,
     )
 
 
