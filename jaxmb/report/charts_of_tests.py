@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxmb.identify.assess.result import INTERVAL, Result
-from jaxmb.identify.assess.tests.deflections import DeflectionMetrics, DeflectionRow, Settling, Unit
+from jaxmb.identify.assess.tests.deflections import ConvergenceBands, DeflectionMetrics, DeflectionRow, Unit
 from jaxmb.identify.assess.tests.poses import PoseRow, lengths_of
 from jaxmb.identify.assess.tests.torque import TorqueMetrics
 from jaxmb.identify.experiments.poses.pose_rows import DISTANCE, INCLINATION, POSITION, ROTATION
@@ -166,7 +166,7 @@ SETTLED = 0.1
 """Relative difference from the final value up to which a value has converged."""
 
 
-def convergence_chart(result: Result, found: Settling) -> Chart:
+def convergence_chart(result: Result, found: ConvergenceBands) -> Chart:
     """Identified values against the number of tests in random orders: median and central 90 % of the orders (Fig. 5).
 
     The band shrinks to zero at the full set, where all orders agree: it shows convergence, not uncertainty. The 95 %
@@ -191,7 +191,7 @@ def convergence_chart(result: Result, found: Settling) -> Chart:
     )
 
 
-def _convergence_panel(result: Result, found: Settling, name: str) -> Panel:
+def _convergence_panel(result: Result, found: ConvergenceBands, name: str) -> Panel:
     parameter = result.parameters[name]
     unit = 10.0 ** (3 * int(np.floor(np.log10(abs(parameter.value)) / 3.0))) if parameter.value else 1.0
     counts, band = found.tests, found.values[name]

@@ -166,14 +166,14 @@ def compensation_scatter(
     truth = rows[best] @ variants[best].fit.values
     robust = any(is_robust(entry.test) for entry in fitted)
     measured, _ = measured_displacements(judged)
-    moved = {name: np.empty((draws, measured.size)) for name in usable}
+    displacements = {name: np.empty((draws, measured.size)) for name in usable}
     for k, drawn in enumerate(drawn_displacements(finished, fitted, draws, seed)):
         for name, variant in usable.items():
             fit = stiffness_fit(variant.model, rows[name], truth + independent(drawn - of_machine), std, robust)
-            moved[name][k] = seen[name] @ fit.values
-    percent = {name: [compensated_percent(judged, row) for row in moved[name]] for name in usable}
+            displacements[name][k] = seen[name] @ fit.values
+    percent = {name: [compensated_percent(judged, row) for row in displacements[name]] for name in usable}
     # residuals of (measured - deviation) are the deviations, by point and direction
-    spread = {name: translations(judged, measured - moved[name].std(axis=0, ddof=1))[0] for name in usable}
+    spread = {name: translations(judged, measured - displacements[name].std(axis=0, ddof=1))[0] for name in usable}
     return CompensationScatter(
         draws=draws,
         compensated_percent_std={name: float(np.std(percent[name], ddof=1)) for name in usable},
@@ -415,11 +415,11 @@ def _compensator(model: Model, variant: Variant, wider: float) -> CompensatorOut
     compensated, term = variant.model.compensated
     labels = [f"{term} at {np.degrees(angle):.6g} deg" for angle in compensated.angles]
     # An angle without load on the joint has no parameter: unknown there.
-    place = {name: k for k, name in enumerate(variant.model.names)}
+    index = {name: k for k, name in enumerate(variant.model.names)}
     values, std = np.array(
         [
-            (variant.fit.values[place[label]], wider * variant.fit.std[place[label]])
-            if label in place
+            (variant.fit.values[index[label]], wider * variant.fit.std[index[label]])
+            if label in index
             else (np.nan, np.inf)
             for label in labels
         ]
@@ -428,8 +428,8 @@ def _compensator(model: Model, variant: Variant, wider: float) -> CompensatorOut
     start = spring_of(model, compensated.joint)
     if start is None or len(labels) < 3 or not np.all(values > 0.0):
         return outcome
-    places = [place[label] for label in labels]
-    together = correlation(variant.fit.covariance)[np.ix_(places, places)]
+    indices = [index[label] for label in labels]
+    together = correlation(variant.fit.covariance)[np.ix_(indices, indices)]
     fit = fit_compensator(compensated.angles, values, std, start, float(1.0 / values.mean()), correlation=together)
     return dataclasses.replace(
         outcome,

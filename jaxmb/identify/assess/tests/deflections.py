@@ -396,7 +396,7 @@ class Band:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Settling:
+class ConvergenceBands:
     """Convergence of values with the number of load cases, over random orders."""
 
     tests: tuple[int, ...]
@@ -410,7 +410,7 @@ class Settling:
         return {"tests": self.tests, "orders": self.orders, **self.values}
 
     @classmethod
-    def from_plain(cls, data: Table) -> "Settling":
+    def from_plain(cls, data: Table) -> "ConvergenceBands":
         """From result.json."""
         values = {name: restored(Band, value) for name, value in data.items() if name not in ("tests", "orders")}
         return cls(tuple(data["tests"]), data["orders"], values)
@@ -429,7 +429,7 @@ class DeflectionMetrics(KindMetrics):
     """Share of each elastic element in the deflections along the loads of each test, %."""
     table2: tuple[ErrorRow, ...] | None = None
     """Effect of the errors of the instruments on the values; None for nonlinear studies."""
-    convergence: Settling | None = None
+    convergence: ConvergenceBands | None = None
     """Convergence of values with the number of load cases; None for nonlinear studies."""
 
     @classmethod
@@ -471,7 +471,7 @@ class DeflectionMetrics(KindMetrics):
         return dataclasses.replace(
             metrics,
             table2=_table2(estimate, estimate.linear, drawn),
-            convergence=_settling(estimate.study, convergence(estimate.linear, estimate.seed, robust)),
+            convergence=_convergence_bands(estimate.study, convergence(estimate.linear, estimate.seed, robust)),
         )
 
 
@@ -547,13 +547,13 @@ def _table2(estimate: Estimate, linear: LinearSystem, drawn: MonteCarlo | None) 
     return tuple(rows)
 
 
-def _settling(study: Study, settled: Convergence) -> Settling:
+def _convergence_bands(study: Study, found: Convergence) -> ConvergenceBands:
     """Median and central 90 % interval of each value, by number of load cases."""
     # NaN where an order does not determine the value, to avoid a selection bias
-    values = np.where(np.isfinite(settled.values), settled.values, np.nan)
+    values = np.where(np.isfinite(found.values), found.values, np.nan)
     bands = np.quantile(values, (0.05, 0.5, 0.95), axis=0)
     by_name = {name: Band(*bands[:, :, i]) for i, name in enumerate(study.free.names)}
-    return Settling(tuple(settled.counts.tolist()), len(settled.values), by_name)
+    return ConvergenceBands(tuple(found.counts.tolist()), len(found.values), by_name)
 
 
 GROSS = 0.3

@@ -95,8 +95,8 @@ def with_bound_limits(estimate: Estimate) -> tuple[Estimate, list[str]]:
     study, std = estimate.study, estimate.identifiability.std
     move, beyond = beyond_bounds(estimate, std)
     side, (residual, jacobian) = study.free.bound_side(estimate.u), estimate.compressed
-    held = [f"{study.free.names[i]} ({'upper' if side[i] > 0 else 'lower'})" for i in np.flatnonzero(beyond)]
-    sentences = [f"not known, limited by its bound: {listed(held)}"] if held else []
+    limited = [f"{study.free.names[i]} ({'upper' if side[i] > 0 else 'lower'})" for i in np.flatnonzero(beyond)]
+    sentences = [f"not known, limited by its bound: {listed(limited)}"] if limited else []
     gain = -np.sum((jacobian @ move) * (2.0 * residual + jacobian @ move))
     spare = max(int(np.sum(estimate.row_weights > 0.0)) - estimate.u.size, 1)
     far = beyond.any() and gain > LIMITED**2 * float(residual @ residual) / spare

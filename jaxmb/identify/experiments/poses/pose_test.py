@@ -514,8 +514,8 @@ compiled_errors = compiled(PoseTest.errors)
 
 def predicted_poses(test: PoseTest, model: Model) -> tuple[Float[np.ndarray, "t p 4 4"], Float[np.ndarray, "t p 3"]]:
     """Poses in the device's frame and upward directions in the axes of the points, as predicted for a machine."""
-    alike = dataclasses.replace(test, name="", component=jnp.zeros(0, int))
-    poses, upward = _predicted(alike, alike.view(model))
+    unnamed = dataclasses.replace(test, name="", component=jnp.zeros(0, int))
+    poses, upward = _predicted(unnamed, unnamed.view(model))
     return np.asarray(poses), np.asarray(upward)
 
 

@@ -74,12 +74,12 @@ def designed(
         stiffness = models["C1" if compensated is None else "C2"]
     purpose = None
     if design.test_postures is not None and part.simulate is not None:
-        places = np.stack([np.asarray(posture(model, part.posture | values)) for values in design.test_postures])
-        forces = np.tile(candidates[0].wrench[:3], (len(places), 1))
-        loads = _wrenches(model, part.frame, places, forces, part.simulate.offset_m)
+        postures = np.stack([np.asarray(posture(model, part.posture | values)) for values in design.test_postures])
+        forces = np.tile(candidates[0].wrench[:3], (len(postures), 1))
+        loads = _wrenches(model, part.frame, postures, forces, part.simulate.offset_m)
         purpose = [
             dataclasses.replace(candidates[0], name="test pose", q=q, wrench=load)
-            for q, load in zip(places, loads, strict=True)
+            for q, load in zip(postures, loads, strict=True)
         ]
     chosen = choose_load_cases(model, candidates, count, design.criterion, stiffness, purpose)
     return [candidates[i] for i in sorted(chosen.chosen)]
@@ -237,11 +237,13 @@ def true_displacements(
     if errors is not None:
         std = errors.case_std(model.revolute)
         true = [true_case(model, test, std * _standard_errors(test, std, draw)) for test in tests]
-    moved = equilibria(model, true) if nonlinear else predicted(model, true, gravity)
+    displacements = equilibria(model, true) if nonlinear else predicted(model, true, gravity)
     if errors is not None and errors.repeat_std > 0.0:
         columns = repeat_columns(model, true, errors.repeat_std)
-        moved = [own + each @ draw.normal(size=each.shape[-1]) for own, each in zip(moved, columns, strict=True)]
-    return moved
+        displacements = [
+            own + each @ draw.normal(size=each.shape[-1]) for own, each in zip(displacements, columns, strict=True)
+        ]
+    return displacements
 
 
 def _standard_errors(test: LoadCase, std: np.ndarray, draw: np.random.Generator) -> np.ndarray:
