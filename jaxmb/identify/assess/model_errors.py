@@ -104,14 +104,15 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
     """Model-error hypotheses that each explain most of the misfit beyond noise, the most plausible first, and further
     springs.
 
-    Each adds one number, an error in the description of the machine or of a test, or replaces some tests, as by
-    exchanged channels. They are ranked to first order, by the Jacobian; the best are fitted jointly with the free
-    parameters. If none explains the misfit, outlier lines are excluded instead. Errors within their tolerances and
-    noise are the covariance of the residual; noise that is not stated is estimated from the line-to-line scatter. Where
-    noise and tolerances explain the residual as a whole, they may hide an error: there is a search if the tests
-    contradict one model, or if one error lowers the residual significantly to first order (`FALSE_ALARM` over the
-    number of errors). There is none for machines with many degrees of freedom (`Problem.one_by_one`), and for large
-    problems (`is_large`). Of many frequency lines some are used, fewer for a large misfit.
+    Each adds one number, an error in the description of the machine or of a test, or two where the second lowers the
+    residual significantly, or replaces some tests, as by exchanged channels. They are ranked to first order, by the
+    Jacobian; the best are fitted jointly with the free parameters. If none explains the misfit, outlier lines are
+    excluded instead. Errors within their tolerances and noise are the covariance of the residual; noise that is not
+    stated is estimated from the line-to-line scatter. Where noise and tolerances explain the residual as a whole, they
+    may hide an error: there is a search if the tests contradict one model, or if one error lowers the residual
+    significantly to first order (`FALSE_ALARM` over the number of errors). There is none for machines with many degrees
+    of freedom (`Problem.one_by_one`), and for large problems (`is_large`). Of many frequency lines some are used, fewer
+    for a large misfit.
 
     Args:
         estimate: the fit.
