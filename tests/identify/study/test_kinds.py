@@ -36,7 +36,7 @@ def test_functions_of_a_kind_have_the_arguments_of_all(kind):
     assert arguments(READERS[kind]) == ["part", "label", "context"]
     assert arguments(SECTIONS.get(kind, plain_sections)) == ["result", "entries"]
     own = KINDS.get(kind, Kind())
-    assert arguments(own.metrics.found) == ["estimate", "entries"]
+    assert arguments(own.metrics.of_fit) == ["estimate", "entries"]
     remarks = own.remarks
     assert remarks is None or arguments(remarks) == ["estimate", "entries", "metrics"]
 
