@@ -133,13 +133,13 @@ def _behind_gears(
     own, still = [every.index(name) for name in names], np.zeros(len(model.coordinates))
     gears = Gears({every[joint]: "link" for joint, _, _ in driven}, fitted=model)
     z, zd, zdd = (rigid_gears(model, (), with_recorded(model, names, part, still)) for part in (z, zd, zdd))
-    matrix, constant, moved = elastic_rows(model, gears, (), z, zd, zdd, rate_hz)
+    matrix, constant, angles = elastic_rows(model, gears, (), z, zd, zdd, rate_hz)
     known = parameters(model)
     effort = matrix @ np.array([known[name] for name in regressor_names(model)]) + constant
     for joint, shaft, ratio in driven:
         if (angles_at if isinstance(angles_at, str) else angles_at.get(every[joint], "motor")) == "motor":
-            moved[:, joint] = moved[:, shaft] / ratio
-    return moved[:, own], effort[:, own]
+            angles[:, joint] = angles[:, shaft] / ratio
+    return angles[:, own], effort[:, own]
 
 
 @compiled
