@@ -251,7 +251,7 @@ def _residual_of_model(test: Test[Any], model: Model, errors: Any) -> Array:
 
 Role = Literal["fit", "check"]
 """Role of a test in a study: fitted, or held out of the fit, predicted and compared."""
-ROLES: dict[Role, str] = {"fit": "fitted", "check": "held out"}
+ROLES = {"fit": "fitted", "check": "held out"}
 """Text for each role of a test."""
 
 T = TypeVar("T", bound=Test[Any])
