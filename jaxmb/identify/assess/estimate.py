@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.special import chdtri
 
 from jaxmb.identify.assess.budget import (
     Budget,
@@ -43,11 +44,18 @@ from jaxmb.identify.experiments.machine_errors import MachineErrors
 from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.fit.linear import LinearStep, Unknowns
-from jaxmb.identify.fit.noise import Misfit, misfits, misfits_of_tests, noise_correlation_length, uninflated_weights
+from jaxmb.identify.fit.noise import (
+    FALSE_ALARM,
+    Misfit,
+    misfits,
+    misfits_of_tests,
+    noise_correlation_length,
+    uninflated_weights,
+)
 from jaxmb.identify.fit.problem import is_large, with_tests
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.parameters.free_parameters import FreeParameters
-from jaxmb.identify.study.study import Solver, Study
+from jaxmb.identify.study.study import Study
 from jaxmb.io.validation import Table
 from jaxmb.machine.build import Model
 
@@ -141,22 +149,29 @@ class GoodnessOfFit:
         return tuple(dict.fromkeys([*self.not_reproduced, *self.held_out_errors]))
 
 
-def goodness_of_fit(solution: Solution, step: LinearStep | None = None) -> GoodnessOfFit:
+def goodness_of_fit(
+    solution: Solution, step: LinearStep | None = None, information: Float[np.ndarray, "k d"] | None = None
+) -> GoodnessOfFit:
     """Goodness of fit of a solution.
 
     Args:
         solution: of a search or a linear step.
         step: the linear step, whose chi-square excludes outliers of robust tests; None for a search.
+        information: as of `SolverRun`; the part of the residual that errors of u explain is tolerated then.
     """
     study, problem, model = solution.study, solution.study.problem, solution.model
     variances = solution.row_weights if step is None else step.variances
     each = misfits_of_tests(problem, solution.residual, solution.jacobian, variances)
     total = _misfit(solution, step)
-    stated, by_errors, tolerated, joint = _effect_of_errors(solution, each, step)
+    if information is None:
+        stated, by_errors, tolerated, joint = _effect_of_errors(solution, each, step)
+    else:
+        stated, joint, by_errors = None, None, _explained_by_values(solution, information)
+        tolerated = by_errors
     smooth = [not _is_noise(solution, k, own) for k, own in enumerate(each)]
     by_errors, tolerated = (tuple(map(operator.and_, part, smooth)) for part in (by_errors, tolerated))
     misfit_tolerated = None
-    if stated is not None and total is not None and not total.explained:
+    if not (stated is None and information is None) and total is not None and not total.explained:
         by_test = step is None
         misfit_tolerated = all(t or (by_test and own.explained) for t, own in zip(tolerated, each, strict=True))
     untolerated = [_untolerated(own, allowed) for own, allowed in zip(each, tolerated, strict=True)]
@@ -234,8 +249,7 @@ def _effect_of_errors(
     `explained_by_errors` of `GoodnessOfFit`, whether errors within their tolerances explain the misfit of each fitted
     test, and `joint`."""
     study, problem = solution.study, solution.study.problem
-    not_linearized = study.solver is Solver.TWO_STEPS or problem.one_by_one or is_large(problem)
-    if study.tolerances is None or (step is None and not_linearized):
+    if study.tolerances is None or (step is None and (problem.one_by_one or is_large(problem))):
         none = (False,) * len(each)
         return None, none, none, None
     simulated = [test.noise.noiseless(view) for test, view in zip(problem.tests, solution.views, strict=True)]
@@ -275,6 +289,18 @@ def _effect_of_errors(
     tolerated = tuple(yes and not beyond for yes, beyond in zip(by_errors, exceeding, strict=True))
     times = 1 if step is None else len(each)
     return found, by_errors * times, tolerated * times, joint
+
+
+def _explained_by_values(solution: Solution, information: Float[np.ndarray, "k d"]) -> tuple[bool, ...]:
+    """Whether errors of u within their standard deviations explain the residual of each test beyond its noise, to first
+    order."""
+    problem, jacobian, scale = solution.study.problem, np.asarray(solution.jacobian), inverse_std(solution.row_weights)
+    rows = np.concatenate([jacobian * scale[:, None], information])
+    change = scaled_svd(rows, RANK_TOLERANCE).solve(np.pad(solution.residual * scale, (0, len(information))))
+    is_likely = float(np.sum((information @ change) ** 2)) <= float(chdtri(solution.u.size, FALSE_ALARM))
+    rest = solution.residual - jacobian @ change
+    left = misfits_of_tests(problem, rest, jacobian, solution.row_weights)
+    return tuple(is_likely and own.explained for own in left)
 
 
 def _near_joint_fit(

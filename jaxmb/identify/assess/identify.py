@@ -26,8 +26,15 @@ from jaxmb.identify.assess.laws.law_choice import chosen_laws, law_remarks, unco
 from jaxmb.identify.assess.laws.one_model import one_model, one_model_text
 from jaxmb.identify.assess.linear_estimate import diagnosed_linear, linear_estimate, linear_status
 from jaxmb.identify.assess.metrics import Metrics
-from jaxmb.identify.assess.model_errors import model_errors, model_errors_text, most_likely_errors, with_hypotheses
+from jaxmb.identify.assess.model_errors import (
+    Explanations,
+    model_errors,
+    model_errors_text,
+    most_likely_errors,
+    with_hypotheses,
+)
 from jaxmb.identify.assess.remarks import (
+    IN_TWO_STEPS,
     INFLATED,
     NO_STD,
     NOT_LINEARIZED,
@@ -245,7 +252,7 @@ def assess(estimate: Estimate) -> Result:
         known_together=groups_by_name(combinations, study.free.names),
         uncertainty=budgets,
         tolerance_checks=None if goodness.budget is None else tolerance_checks(goodness.budget),
-        tolerated=goodness.misfit_tolerated,
+        tolerated=None if goodness.budget is None else goodness.misfit_tolerated,
         most_likely_errors=most_likely_errors(estimate),
         **diagnosis.metrics,
     )
@@ -421,7 +428,7 @@ def search_estimate(
     model = free.apply(study.model, values)
     point = residual, jacobian, row_weights
     solution = Solution(study, seed, fit.best_u, model, tuple(test.view(model) for test in study.tests), *point)
-    goodness, unit = goodness_of_fit(solution), float(problem.noise_unit) ** 2
+    goodness, unit = goodness_of_fit(solution, None, information), float(problem.noise_unit) ** 2
     variances = row_variances(problem, *point, goodness.explained_by_errors)
     rows = (jacobian, variances) if information is None else (information, np.ones(len(information)))
     return Estimate(
@@ -459,6 +466,7 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
     """
     run, goodness, ambiguous = estimate.run, estimate.goodness, list[str]()
     problem, is_stated = estimate.study.problem, estimate.study.tolerances is not None
+    is_exact = len(estimate.study.exact) == len(problem.tests)
     is_costly = problem.one_by_one or is_large(problem)
     if run.information is None:
         estimate, ambiguous = with_ambiguity(with_curvature(estimate), fit, run.variances)
@@ -466,7 +474,8 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
     estimate, systematic = with_systematic_errors(estimate)
     common = one_model(estimate)
     contradiction = 0.0 if common is None or goodness.misfit_tolerated else common.contradiction
-    explanations = model_errors(estimate, contradiction)
+    is_explained = run.information is not None and goodness.misfit_tolerated
+    explanations = Explanations() if is_explained else model_errors(estimate, contradiction)
     hypotheses = explanations.errors
     # errors of the description of single tests, or of all, are no disagreement on a parameter
     if goodness.misfit_tolerated or (goodness.not_reproduced and contradiction == 0.0):
@@ -478,7 +487,7 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
         or hypotheses
         or contradiction
     )
-    if wrong and not (goodness.all_by_errors or is_large(problem)):
+    if wrong and run.information is None and not (goodness.all_by_errors or is_large(problem)):
         estimate = estimate.with_std(np.maximum(estimate.std, jackknife_std(estimate)))
     estimate = with_hypotheses(estimate, explanations)
     excess = goodness.untolerated_misfit is not None and not goodness.untolerated_misfit.explained
@@ -497,6 +506,7 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
             *search_remarks(estimate.study, fit),
             *([NOT_SEARCHED] if (wrong or excess) and is_costly else []),
             *([NOT_PROPAGATED] if is_stated and is_costly and not goodness.not_reproduced else []),
+            *([IN_TWO_STEPS] if is_stated and run.information is not None and not is_exact else []),
             *(bound_remarks(estimate, fit.initial_u) if fit.initial_u is not None else ()),
             *systematic,
         ),

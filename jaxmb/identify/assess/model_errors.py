@@ -145,7 +145,8 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
     effects = _effects(blocks, size, std)[:, std.any(axis=0)]
     search = HypothesisSearch(corrected, Whitening(variances, effects, corrected.problem.row_slices), degrees)
     unchanged = search.fitted(UNCHANGED, u)
-    chi_square, lower = unchanged.chi_square, _lower_minimum(search, u, unchanged)
+    chi_square = unchanged.chi_square
+    lower = () if estimate.run.information is not None else _lower_minimum(search, u, unchanged)
     is_normal, exceeds = chi_square <= float(chdtri(degrees, ERROR_RATE)), bool(goodness.beyond_tolerance)
     if is_normal and not exceeds and (contradiction or is_lowered):
         hidden = contradiction or significant  # a part of a sum of squares that is normal as a whole

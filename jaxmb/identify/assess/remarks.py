@@ -38,10 +38,11 @@ def data_remarks(study: Study) -> list[str]:
 
 
 NOT_LINEARIZED = "the deflection of gears, or the effect of errors of loads and postures, could not be computed at"
+NOT_CONTAINED = "standard deviations do not contain the tolerances of machine and tests, which were not propagated:"
 NOT_PROPAGATED = (
-    "standard deviations do not contain the tolerances of machine and tests, which were not propagated: the machine has"
-    f" more than {FEW} degrees of freedom, or the Jacobian is too large for the memory"
+    f"{NOT_CONTAINED} the machine has more than {FEW} degrees of freedom, or the Jacobian is too large for the memory"
 )
+IN_TWO_STEPS = f"{NOT_CONTAINED} the study is fitted in two steps"
 INFLATED = "; standard deviations were inflated accordingly"
 """End of a sentence on a misfit, left out where no standard deviation is known."""
 MOST_EXCEEDED = 3
@@ -58,7 +59,9 @@ def tolerance_remarks(estimate: Estimate, likely: ModelError | None) -> list[str
     misfit = estimate.goodness.misfit
     if misfit is None or not estimate.goodness.misfit_tolerated:
         return []
-    text = ""
+    text, cause = "", "errors of the stated values of machine and tests explain it, within their tolerances"
+    if estimate.goodness.budget is None:
+        cause = "errors of the values of the two steps explain it, within their standard deviations"
     if likely is not None:
         own = estimate.study.free.named(estimate.values)
         name = max(own, key=lambda name: abs(likely.values[name] - own[name]) / likely.std[name])
@@ -67,8 +70,7 @@ def tolerance_remarks(estimate: Estimate, likely: ModelError | None) -> list[str
             f" {likely.std[name]:.2g}) instead of {own[name]:.4g} {unit(estimate.model, name)}"
         )
     return [
-        f"reduced chi-square {misfit.square:.3g} (residual {misfit.factor:.3g} times the stated noise): errors of the"
-        f" stated values of machine and tests explain it, within their tolerances{text}"
+        f"reduced chi-square {misfit.square:.3g} (residual {misfit.factor:.3g} times the stated noise): {cause}{text}"
     ]
 
 

@@ -118,6 +118,22 @@ def test_intervals_hold_the_truth(tmp_path):
     assert squares.max() < 2.8
 
 
+def test_a_residual_of_the_frfs_that_errors_of_the_modes_explain(tmp_path):
+    """With narrow peaks it is beyond the noise of the FRFs, and no sign of a wrong description."""
+    modes, tool, _ = measured(0)
+    modes["frequency_std_hz"] = 0.05
+    result = identify(study_of(tmp_path, modes, tool | {"noise_log_std": 0.02}, noise_seed=0, **METHOD))
+    assert not result.metrics.misfit.explained
+    assert not result.doubts
+    # the noise of the frequencies is 0.6 % of the first, twice as much of a stiffness
+    for stiffness, true in ((result.parameters[name], TRUTH[name]) for name in ("stiffness.a", "stiffness.b")):
+        assert abs(stiffness.value / true - 1.0) < 2.0 * stiffness.std / true < 0.04
+    assert result.remarks == (
+        f"reduced chi-square {result.metrics.misfit.square:.3g} (residual {result.metrics.misfit.factor:.3g} times the"
+        " stated noise): errors of the values of the two steps explain it, within their standard deviations",
+    )
+
+
 def test_stiffness_is_that_of_the_modes_alone(tmp_path):
     """An error of the FRFs' scale moves the damping, and no stiffness."""
     plain, wrong = identify(made(tmp_path, 1)), identify(made(tmp_path, 1, **{"mass.fore": 8.04}))
