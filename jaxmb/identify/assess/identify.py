@@ -466,7 +466,7 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
     """
     run, goodness, ambiguous = estimate.run, estimate.goodness, list[str]()
     problem, is_stated = estimate.study.problem, estimate.study.tolerances is not None
-    is_exact = len(estimate.study.exact) == len(problem.tests)
+    is_exact = len(estimate.study.exact_tests) == len(problem.tests)
     is_costly = problem.one_by_one or is_large(problem)
     if run.information is None:
         estimate, ambiguous = with_ambiguity(with_curvature(estimate), fit, run.variances)
@@ -474,7 +474,9 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
     estimate, systematic = with_systematic_errors(estimate)
     common = one_model(estimate)
     contradiction = 0.0 if common is None or goodness.misfit_tolerated else common.contradiction
-    is_explained = run.information is not None and goodness.misfit_tolerated
+    laws, is_explained = chosen_laws(estimate), run.information is not None and goodness.misfit_tolerated
+    if laws is not None and laws.chosen and goodness.misfit is not None:
+        is_explained = dataclasses.replace(goodness.misfit, square=laws.one_model.residual_over_noise**2).explained
     explanations = Explanations() if is_explained else model_errors(estimate, contradiction)
     hypotheses = explanations.errors
     # errors of the description of single tests, or of all, are no disagreement on a parameter
@@ -491,7 +493,6 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
         estimate = estimate.with_std(np.maximum(estimate.std, jackknife_std(estimate)))
     estimate = with_hypotheses(estimate, explanations)
     excess = goodness.untolerated_misfit is not None and not goodness.untolerated_misfit.explained
-    laws = chosen_laws(estimate.without_std if estimate.std_unknown else estimate)
     cause = one_model_text(common, estimate.study, estimate.study.free.named(estimate.values))
     return Diagnosis(
         estimate=estimate,
