@@ -29,9 +29,8 @@ def written(folder, **changes):
     frequency_hz = np.arange(1.0, 30.0, 0.5)
     q = jaxmb.posture(model, {"z2": np.radians(70.0), "z3": np.radians(-100.0)})
     names = ("tool x", "tool y", "tool z")
-    h = np.asarray(jaxmb.frf(model, q, frequency_hz)) * np.exp(
-        0.01 * np.random.default_rng(0).normal(size=(frequency_hz.size, 3, 3))
-    )
+    noise = np.random.default_rng(0).normal(size=(2, frequency_hz.size, 3, 3))
+    h = np.asarray(jaxmb.frf(model, q, frequency_hz)) * np.exp(0.01 * (noise[0] + 1j * noise[1]))
     jaxmb.write_frf(folder / "hammer.npz", jaxmb.FrfSet(frequency_hz, h, "accelerance", names, names))
     tests = [
         {"kind": "frf", "file": "hammer.npz", "posture": POSTURE, "noise_log_std": "estimate", "cross_axis": 0.0},
