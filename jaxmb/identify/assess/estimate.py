@@ -41,7 +41,7 @@ from jaxmb.identify.estimation.identifiability import (
 )
 from jaxmb.identify.experiments.components import Equations
 from jaxmb.identify.experiments.machine_errors import MachineErrors
-from jaxmb.identify.experiments.test import Entry
+from jaxmb.identify.experiments.test import Entry, residual_of_test
 from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.fit.linear import LinearStep, Unknowns
 from jaxmb.identify.fit.noise import (
@@ -52,7 +52,7 @@ from jaxmb.identify.fit.noise import (
     noise_correlation_length,
     uninflated_weights,
 )
-from jaxmb.identify.fit.problem import is_large, with_tests
+from jaxmb.identify.fit.problem import is_large, state_of_test, with_tests
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.study.study import Study
@@ -124,7 +124,7 @@ class GoodnessOfFit:
     gross_errors: dict[str, str]
     """Sentences on gross errors that no tolerance explains, by name of a fitted test; see `Source.gross_errors`."""
     held_out_errors: dict[str, str]
-    """Sentences on gross errors, by name of a held-out test."""
+    """Texts on data that the prediction does not reproduce beyond its noise, by name of a held-out test."""
     not_reproduced: tuple[str, ...]
     """Names of the fitted tests that the machine does not reproduce within their noise and the tolerances."""
     is_inconsistent: bool
@@ -191,7 +191,7 @@ def goodness_of_fit(
         is_noise = own.explained if test.noise.is_known else not is_systematic
         if test.name in gross or (not is_noise and test.score(view, None).poor):
             not_reproduced.append(test.name)
-    held_out = ((entry.name, entry.source.gross_errors(entry.test, model)) for entry in study.checks)
+    held_out = ((entry.name, _held_out_error(solution, entry)) for entry in study.checks)
     # that of a linear step is without the outliers of robust tests
     of_known = (own for test, own in zip(study.tests, untolerated, strict=True) if test.noise.is_known)
     judged = of_known if step is None else [of_all]
@@ -210,6 +210,27 @@ def goodness_of_fit(
         not_reproduced=tuple(not_reproduced),
         is_inconsistent=any(own is not None and not own.explained and own.square > INCONSISTENT**2 for own in judged),
     )
+
+
+def _held_out_error(solution: Solution, entry: Entry) -> str:
+    """Text on a held-out test that the identified machine does not reproduce, where neither its noise nor parameters
+    that the fitted tests leave uncertain explain that; empty otherwise."""
+    test, view = entry.test, entry.test.view(solution.model)
+    score, text = test.score(view, None), entry.source.gross_errors(test, solution.model)
+    if not (text or score.poor):
+        return ""
+    used = np.asarray(test.row_weights()) > 0.0
+    scale = 1.0 / np.sqrt(np.asarray(test.row_weights())[used])
+    residual = residual_of_test(test, view)[used] * scale
+    slope = state_of_test(solution.study.problem, test, solution.u)[1][used] * scale[:, None]
+    known = triangular_factor(solution.jacobian[rows] for rows in row_blocks(solution.jacobian))
+    rows = np.concatenate([slope, known])
+    remaining = scaled_svd(rows, RANK_TOLERANCE).beside(np.pad(residual, (0, len(rows) - residual.size)))
+    if remaining @ remaining <= INCONSISTENT**2 * residual.size:
+        return ""
+    of_log, share = score.log_error, score.explained_percent
+    size = f"{share:.3g} % explained" if of_log is None else f"error of log H {of_log:.2g}"
+    return text or f"not reproduced by the identified machine ({size})"
 
 
 def _is_noise(solution: Solution, test: int, misfit: Misfit) -> bool:

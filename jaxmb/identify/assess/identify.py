@@ -43,7 +43,6 @@ from jaxmb.identify.assess.remarks import (
     data_remarks,
     exceeded_remarks,
     grouped,
-    held_out_remarks,
     machine_remarks,
     misfit_remarks,
     prior_remarks,
@@ -76,7 +75,7 @@ from jaxmb.identify.fit.refine import least_squares_from
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.fit.two_steps import two_step_fit
 from jaxmb.identify.study.study import Solver, Study
-from jaxmb.io.validation import error_location, typed_arguments, warnings_as_remarks
+from jaxmb.io.validation import display_name, error_location, typed_arguments, warnings_as_remarks
 from jaxmb.linalg.responses import FEW
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine
@@ -314,7 +313,7 @@ def _doubts(estimate: Estimate, diagnosis: Diagnosis, metrics: Metrics, machine:
         machine: the identified machine.
     """
     goodness, (causes, others) = estimate.goodness, kind_remarks(estimate, metrics)
-    gross = grouped([*goodness.gross_errors.items(), *goodness.held_out_errors.items()])
+    gross = grouped(goodness.gross_errors.items())
     if diagnosis.hypothesis:
         # an error that linear equations explain may be one of many; the usual causes are reported too
         likely = [diagnosis.hypothesis, *(gross if estimate.linear is not None else [])]
@@ -336,7 +335,7 @@ def _doubts(estimate: Estimate, diagnosis: Diagnosis, metrics: Metrics, machine:
         *([NO_STD] if goodness.not_reproduced else []),
         *diagnosis.doubts,
         *(exceeded_remarks(goodness.budget, estimate.study.tolerances) if is_judged else []),
-        *held_out_remarks(estimate),
+        *(f"{display_name(name)}, held out: {text}" for name, text in goodness.held_out_errors.items()),
         *machine_remarks(machine),
     )
     return doubts if estimate.has_std else tuple(text.replace(INFLATED, "") for text in doubts)

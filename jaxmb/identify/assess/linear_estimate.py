@@ -250,7 +250,7 @@ def _restricted_remarks(estimate: Estimate, linear: LinearSystem) -> list[str]:
     goodness, misfit = estimate.goodness, linear.step.misfit
     rows = linear.equations
     is_exact = linear.step.cost <= EXACT**2 * _cost(rows, estimate.row_weights, np.zeros(rows.matrix.shape[1]))
-    is_good = misfit.explained or goodness.missed or goodness.misfit is not None or goodness.all_by_errors
+    is_good = misfit.explained or goodness.not_reproduced or goodness.misfit is not None or goodness.all_by_errors
     if is_good or is_exact:
         return []
     # the noise is estimated from the effective number of independent samples
@@ -442,7 +442,7 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
     """
     study, goodness = estimate.study, estimate.goodness
     is_explained = linear.step.misfit.explained or goodness.misfit_tolerated
-    is_doubtful = bool(not is_explained or goodness.beyond_tolerance or goodness.missed)
+    is_doubtful = bool(not is_explained or goodness.beyond_tolerance or goodness.not_reproduced)
     # a large residual whose noise is estimated from it: another description may leave less
     if not (is_doubtful or beyond_noise(estimate, torque_entries(study.fitted))):
         return Explanations()

@@ -8,11 +8,10 @@ from pydantic import ValidationError
 from scipy.special import chdtri
 
 from jaxmb.identify.assess.budget import Budget
-from jaxmb.identify.assess.estimate import INCONSISTENT, Estimate, LinearSystem
+from jaxmb.identify.assess.estimate import Estimate, LinearSystem
 from jaxmb.identify.assess.modal_agreement import unmatched_metrics
 from jaxmb.identify.assess.model_errors import ModelError
 from jaxmb.identify.estimation.identifiability import Identifiability, row_blocks
-from jaxmb.identify.experiments.test import residual_of_test
 from jaxmb.identify.experiments.tolerances import Tolerances
 from jaxmb.identify.fit.linear import LinearStep
 from jaxmb.identify.fit.loop import RANDOM_ROUNDS, SAME_MINIMUM
@@ -173,23 +172,6 @@ def grouped(remarks: Iterable[tuple[str, str]]) -> list[str]:
     for name, text in remarks:
         tests.setdefault(text, []).append(name)
     return [f"{tests_text(list(dict.fromkeys(names)))}: {text}" for text, names in tests.items()]
-
-
-def held_out_remarks(estimate: Estimate) -> list[str]:
-    """A sentence on each held-out test that the identified machine does not reproduce, and noise does not explain."""
-    sentences = list[str]()
-    for entry in estimate.study.checks:
-        view = entry.test.view(estimate.model)
-        score = entry.test.score(view, None)
-        if not score.poor or entry.name in estimate.goodness.held_out_errors:
-            continue
-        residual, weights = residual_of_test(entry.test, view), np.asarray(entry.test.row_weights())
-        used = weights > 0.0
-        if np.mean(residual[used] ** 2 / weights[used]) > INCONSISTENT**2:
-            of_log, share = score.log_error, score.explained_percent
-            size = f"{share:.3g} % explained" if of_log is None else f"error of log H {of_log:.2g}"
-            sentences.append(f"{display_name(entry.name)}, held out: not reproduced by the identified machine ({size})")
-    return sentences
 
 
 def machine_remarks(machine: Machine) -> list[str]:
