@@ -228,9 +228,7 @@ def _held_out_error(solution: Solution, entry: Entry) -> str:
     remaining = scaled_svd(rows, RANK_TOLERANCE).beside(np.pad(residual, (0, len(rows) - residual.size)))
     if remaining @ remaining <= INCONSISTENT**2 * residual.size:
         return ""
-    of_log, share = score.log_error, score.explained_percent
-    size = f"{share:.3g} % explained" if of_log is None else f"error of log H {of_log:.2g}"
-    return text or f"not reproduced by the identified machine ({size})"
+    return text or f"not reproduced by the identified machine ({score.text})"
 
 
 def _is_noise(solution: Solution, test: int, misfit: Misfit) -> bool:

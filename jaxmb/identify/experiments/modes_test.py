@@ -284,8 +284,10 @@ class ModesTest(PostureTest):
 
     def score(self, view: MotionView, reference_hz: np.ndarray | None) -> Score:
         """Errors of the natural frequencies."""
-        found = np.asarray(predict_modes(self, view).frequency_hz)
-        return Score(frequency_errors_hz=tuple(np.abs(found - np.asarray(self.frequency_hz)).tolist()))
+        measured = np.asarray(self.frequency_hz)
+        error = np.abs(np.asarray(predict_modes(self, view).frequency_hz) - measured)
+        relative = float(np.sqrt(np.mean((error / measured) ** 2)))
+        return Score(frequency_errors_hz=tuple(error.tolist()), frequency_error=relative)
 
     noise = Attached(ModesNoise)
     """Noise of frequencies, damping ratios and shapes."""

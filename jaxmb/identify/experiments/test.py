@@ -22,6 +22,7 @@ from jaxmb.identify.experiments.components import (
 )
 from jaxmb.identify.experiments.machine_errors import total_error
 from jaxmb.identify.experiments.tolerances import StatedError
+from jaxmb.io.validation import percentage
 from jaxmb.machine.build import Model
 from jaxmb.measurement.modal.analysis import ModalAnalysis
 from jaxmb.response.modal import Modes
@@ -44,6 +45,8 @@ class Score(NamedTuple):
     """Absolute errors of natural frequencies, Hz."""
     explained_percent: float | None = None
     """100 (1 - RMS of the residual / RMS of the data), for data on a linear scale."""
+    frequency_error: float | None = None
+    """Root mean square relative error of the natural frequencies of a modal test."""
 
     @property
     def poor(self) -> bool:
@@ -51,10 +54,24 @@ class Score(NamedTuple):
 
         Good fits have a log error below 0.3 (35 % in magnitude or 17 degrees of phase), antiresonances included: 0.20
         for `daisy-arm`, 0.07 with 5 % of noise. A reversed sensor, a wrong unit or order of points, or the opposite
-        sign of time gave 0.5 to 3.
+        sign of time gave 0.5 to 3. A frequency 10 % off is that of a stiffness 20 % off.
         """
-        error, explained = self.log_error, self.explained_percent
-        return (error is not None and error > 0.3) or (explained is not None and explained < 50.0)
+        error, explained, frequency = self.log_error, self.explained_percent, self.frequency_error
+        return bool(
+            (error is not None and error > 0.3)
+            or (explained is not None and explained < 50.0)
+            or (frequency is not None and frequency > 0.1)
+        )
+
+    @property
+    def text(self) -> str:
+        """The error by which `poor` judges."""
+        if self.log_error is not None:
+            return f"error of log H {self.log_error:.2g}"
+        if self.frequency_error is not None:
+            return f"RMS error of the natural frequencies {percentage(100.0 * self.frequency_error)} %"
+        share = self.explained_percent
+        return "" if share is None else f"{percentage(share, '.3g')} % explained"
 
 
 class Test(eqx.Module, Generic[View]):

@@ -107,6 +107,18 @@ def test_a_result_tells_what_deflections_in_a_fit_of_several_kinds_explain(tmp_p
         assert explained > 90.0
 
 
+@pytest.mark.parametrize(("factor", "status"), [(1.0, "converged"), (1.6, "data not followed")])
+def test_held_out_modes_decide_the_status(tmp_path, factor, status):
+    """Natural frequencies 20 % off are those of another machine or posture."""
+    check = shapes(b=1.2, role="check", name="check")
+    check["simulate"] = check["simulate"] | {"parameters": {"stiffness.a": 5e4 * factor, "stiffness.b": 9e3 * factor}}
+    result = identify(study_of(tmp_path, shapes(noise=True), check, **BRIEF))
+    assert result.status.startswith(status)
+    assert all(p.identifiable == "yes" for p in result.parameters.values())
+    texts = [text for text in result.doubts if "held out" in text]
+    assert ["RMS error of the natural frequencies 21 %" in text for text in texts] == [True] * (factor > 1.0)
+
+
 def test_noise_and_held_out_lines_of_one_test(tmp_path):
     """The noise of a single test is estimated too, and J_Q of its held-out lines is reported, by hand."""
     result = identify(study_of(tmp_path, frf(noise=0.02, noise_log_std="estimate", check_every=4), **BRIEF))
