@@ -102,7 +102,7 @@ class StatedError(NamedTuple):
     unit: float = 1.0
     """Size of the error for a tolerance of 1, SI."""
     size: float = 0.0
-    """Typical size of an error without tolerance, SI."""
+    """Typical size, SI, of an error without tolerance, or far larger than it; 0: that of the default tolerance."""
     text: Callable[[float], str] | None = None
     """Text of an error of a size, SI; None for `key` with its size in the unit of the tolerance."""
     least: float = -math.inf

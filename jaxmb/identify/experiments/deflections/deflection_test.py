@@ -239,8 +239,9 @@ def _in_space(measured: Bool[np.ndarray, "p 6"]) -> bool:
 def _size_error(name: str) -> StatedError:
     """Change of the loads of a test over their size."""
     return error_with_text(
-        f"size of loads of {name}", loads_text, name, tolerance="load_percent", unit=0.01, most=np.inf, of_factor=True
-    )
+        f"size of loads of {name}", loads_text, name, tolerance="load_percent", unit=0.01, size=0.1, most=np.inf,
+        of_factor=True,
+    )  # fmt: skip
 
 
 def loads_text(name: str, change: float) -> str:

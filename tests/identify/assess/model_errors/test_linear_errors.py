@@ -14,10 +14,12 @@ from jaxmb.identify.assess.hypotheses import FittedHypothesis, Hypothesis, White
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.linear_estimate import _likely
 from jaxmb.identify.assess.model_errors import ModelError, best_above_half, model_errors_text, named_hypotheses
-from jaxmb.identify.experiments.tolerances import StatedError
+from jaxmb.identify.experiments.machine_errors import machine_errors
+from jaxmb.identify.experiments.tolerances import StatedError, Tolerances
 from jaxmb.identify.parameters.model_parameters import parameters, set_parameters
 from jaxmb.mechanics.kinematics import frame_pose
 from jaxmb.mechanics.postures import OutOfReachError
+from tests.identify import arm
 from tests.identify.kr240 import JOINTS, MODEL, TRUTH, displaced, loaded, measured_by, study_of
 
 HELD_OUT = ({}, {"role": "check"})
@@ -247,6 +249,15 @@ def test_angles_in_degrees_are_an_alternative(tmp_path):
 def test_an_error_without_unit_is_bounded_in_both_directions():
     """The logarithm of a factor on columns that the machine does not reproduce would otherwise have no lower bound."""
     assert StatedError("moments of fit", size=0.1, most=10.0).bounds == (-10.0, 10.0)
+
+
+def test_a_factor_on_all_loads_is_as_plausible_as_one_on_all_masses(tmp_path):
+    """In a search either may absorb the other, as with poses under the weight: tolerances of loads are a percent."""
+    study = arm.study_of(tmp_path, arm.loads())
+    ((loads, _),) = study.tests[0].description.errors(study.model)
+    masses = next(error for error, _ in machine_errors(study.model, study.free, {}) if error.key == "masses")
+    assert loads.std(Tolerances()) == pytest.approx(0.005)
+    assert loads.surprise(9.81 - 1.0) == pytest.approx(masses.surprise(-np.log(9.81)))
 
 
 def test_displacements_are_not_exchanged_with_unmeasured_ones(tmp_path):
