@@ -358,13 +358,16 @@ def joint_fit(
     u: Float[np.ndarray, "d"],
     errors: Sequence[StatedError],
     variances: Float[np.ndarray, "m"],
+    beside: Sequence[StatedError] = (),
+    sizes: Sequence[float] | Float[np.ndarray, "k"] = (),
+    tests: Mapping[int, Test] = types.MappingProxyType({}),
 ) -> JointFit | None:
     """Most likely free parameters and errors of machine and tests, these with their tolerances as a prior.
 
     Responses near resonances and antiresonances are linear in such errors only next to their true sizes, where this
-    fit leads. A second start is the fit with Cauchy's loss: responses whose phase an error reverses would keep it in a
-    local minimum. With many frequency lines both begin on some, and the better one ends on all. None where an error is
-    one of a test without derivatives, or a test is as described.
+    fit leads. A second start, without a hypothesis, is the fit with Cauchy's loss: responses whose phase an error
+    reverses would keep it in a local minimum. With many frequency lines both begin on some, and the better one ends on
+    all. None where an error is one of a test without derivatives, or a test is as described.
 
     Args:
         corrected: the residual.
@@ -372,11 +375,15 @@ def joint_fit(
         u: estimate without errors, where the fit starts.
         errors: those with a tolerance.
         variances: of the noise of each row; rows of variance 0 are left out.
+        beside: errors of a hypothesis, without a prior, which are the last of the fit.
+        sizes: of these over their typical ones, where the fit starts.
+        tests: alternatives to some tests, by index.
     """
     known = [error.key for error in corrected.errors]
     if study.exact_tests or study.tolerances is None or not {error.key for error in errors} <= set(known):
         return None
-    std = np.array([error.std(study.tolerances) for error in errors])
+    std = np.array([*(error.std(study.tolerances) for error in errors), *(error.typical for error in beside)])
+    has_prior, errors = np.arange(std.size) < len(errors), [*errors, *beside]
     index, size = np.array([known.index(error.key) for error in errors]), u.size
     columns = np.concatenate([np.arange(size), size + index])
     scale, units = inverse_std(variances), np.append(np.ones(size), std)
@@ -390,11 +397,11 @@ def joint_fit(
         y: np.ndarray, of: CorrectedResidual, weights: Float[np.ndarray, "m"], is_robust: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
         """Residual and Jacobian in units of the noise, each test rotated into few rows, with the errors' prior."""
-        of_prior, slopes = y[size:], np.eye(size + std.size)[size:]
+        of_prior, slopes = y[size:][has_prior], np.eye(size + std.size)[size:][has_prior]
         if is_robust:
             of_prior, slopes = robust(of_prior, slopes)
         parts = [np.column_stack([slopes, of_prior])]
-        for block in of.blocks(*point(y)):
+        for block in of.blocks(*point(y), tests):
             own = weights[block.rows]
             residual, jacobian = block.residual * own, block.jacobian * units[block.columns] * own[:, None]
             if is_robust:
@@ -406,21 +413,24 @@ def joint_fit(
         whole = np.concatenate(parts)
         return whole[:, -1], whole[:, :-1]
 
-    problem, kept = on_some_lines(corrected.problem, max(FEW_ROWS, ROWS_PER_UNKNOWN * columns.size))
+    most = max(FEW_ROWS, ROWS_PER_UNKNOWN * columns.size) if not tests else corrected.problem.data_rows
+    problem, kept = on_some_lines(corrected.problem, most)
     is_whole = kept.size == corrected.problem.data_rows
     few = corrected if is_whole else dataclasses.replace(corrected, problem=problem)
     weights = scale[np.append(kept, np.arange(corrected.problem.data_rows, scale.size))]
     every, some = (functools.partial(state, of=of, weights=own) for of, own in ((corrected, scale), (few, weights)))
     least, most = np.array([error.bounds for error in errors]).T / std
     bounds = np.append(np.minimum(study.free.lower, u), least), np.append(np.maximum(study.free.upper, u), most)
-    first = np.append(u, np.zeros(std.size))
-    starts = first, host_minimum(functools.partial(some, is_robust=True), first, *bounds)[0]
+    first = np.concatenate([u, np.zeros(std.size - len(sizes)), sizes])
+    starts = [first]
+    if not beside and not tests:
+        starts.append(host_minimum(functools.partial(some, is_robust=True), first, *bounds)[0])
     ends = [host_minimum(some, start, *bounds) for start in starts]
     y, _ = min(ends, key=lambda end: float(end[1] @ end[1]))
     if not is_whole:
         y, _ = host_minimum(every, y, *bounds)
     there = every(y)[1]
-    residual, jacobian = corrected.state(*point(y))
+    residual, jacobian = corrected.state(*point(y), tests)
     of_errors, rows = jacobian[:, size:] * std, corrected.problem.data_rows
     return JointFit(
         u=y[:size],

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import chdtri
 
-from jaxmb.identify.assess.corrected import CorrectedResidual, ResidualBlock
+from jaxmb.identify.assess.corrected import CorrectedResidual, ResidualBlock, joint_fit
 from jaxmb.identify.assess.estimate import Estimate, noise_variances
 from jaxmb.identify.assess.hypotheses import (
     EXPLAINS,
@@ -53,6 +53,9 @@ FEW_ROWS, ENOUGH = (4000, 16_000), 5000.0
 HALF = 0.5
 """Part of a misfit from which the change of the parameters by a hypothesis that is not named is part of their standard
 deviations."""
+MOST_JOINT = 8
+"""Number of refits, beside those of single errors of pairs, that are repeated with the most likely errors within their
+tolerances."""
 MOST_LIKELY = 3
 """Number of errors within their tolerances that are named, the largest over their tolerance."""
 
@@ -168,7 +171,10 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
             corrected, study, likely.hypothesis.error, likely.size
         ):
             return Explanations(lower)
-    named = (_named_errors(search, unchanged.x, chi_square, found) if found else ()) or lower
+    whole, ends = chi_square, found
+    if found and search.allowance is None and not goodness.misfit_tolerated:
+        whole, ends = _with_likely_errors(search, study, unchanged, found)
+    named = (_named_errors(search, unchanged.x, whole, ends) if ends else ()) or lower
     if not named and search.allowance is None:
         named = _outliers(estimate, search, (unchanged.x, start), chi_square)
         named = named or _displacement_between_rows(estimate, search, unchanged.x, chi_square)
@@ -176,6 +182,43 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
     best = best_above_half(found, chi_square, search.noise_mean, len(corrected.errors))
     best = None if named or search.allowance is not None else best
     return Explanations(named, springs, best and study.free.named(study.free.values(best.x[:size])))
+
+
+def _with_likely_errors(
+    search: HypothesisSearch, study: Study, unchanged: FittedHypothesis, found: Sequence[FittedHypothesis]
+) -> tuple[float, list[FittedHypothesis]]:
+    """Sum of squares of the fit without a hypothesis, and the refits that leave least, with the most likely errors
+    within their tolerances fitted beside them, where their effect at the best refit is not linear.
+
+    Otherwise the rest of such an effect seems to be a second error. Two errors are kept if they leave significantly
+    less than single ones.
+    """
+    corrected, size, errors = search.corrected, search.size, search.corrected.errors
+    tolerated = [errors[k] for k in np.flatnonzero(corrected.tolerances(study).any(axis=0))]
+
+    def with_errors(end: FittedHypothesis) -> FittedHypothesis:
+        own, tests = end.hypothesis.fitted, end.hypothesis.alternatives
+        others = [error for error in tolerated if error not in own]
+        joint = joint_fit(corrected, study, end.x[:size], others, search.whiten.variances, own, end.sizes, tests)
+        if joint is None:
+            return end
+        left, of_others = joint.fitted * search.whiten.scale, joint.sizes[: len(others)]
+        x = np.append(joint.u, joint.sizes[len(others) :])
+        return end._replace(x=x, chi_square=float(left @ left + of_others @ of_others))
+
+    order, least = sorted(found, key=lambda end: end.chi_square), float(chdtri(1, FALSE_ALARM / len(errors)))
+    single = [end for end in order if len(end.errors) < 2]
+    first = {id(end): end for end in (*single[:1], order[0])}
+    ends = list(map(with_errors, first.values()))
+    if all(before.chi_square - end.chi_square < least for before, end in zip(first.values(), ends, strict=True)):
+        return unchanged.chi_square, list(found)
+    members = {error for end in order[:MOST_JOINT] for error, _ in end.errors}
+    of_pairs = (end for end in single if members.intersection(error for error, _ in end.errors))
+    likely = {id(end): end for end in (*order[:MOST_JOINT], *of_pairs)}
+    ends += [with_errors(end) for key, end in likely.items() if key not in first]
+    lowest = min((end.chi_square for end in ends if len(end.errors) < 2), default=np.inf)
+    ends = [end for end in ends if len(end.errors) < 2 or end.chi_square < lowest - least]
+    return with_errors(unchanged).chi_square, [end for end in ends if end.is_plausible]
 
 
 def _is_tolerated(corrected: CorrectedResidual, study: Study, error: StatedError, size: float) -> bool:

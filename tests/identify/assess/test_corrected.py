@@ -13,15 +13,15 @@ def test_a_minimum_behind_two_reversed_phases_is_reached():
     """400 rows are zero at an error of 3 tolerances, two have a half wave before it, in which squares are stuck."""
     error = StatedError("mass of fore", "mass_percent", 0.01)
 
-    def state(u, x, columns):
+    def state(u, x, columns, tests):
         size = x[0] / 0.01
         wave = np.pi / 3.0
         residual = np.array([u[0] - 1.0, *np.full(400, 0.5 * (size - 3.0)), *np.full(2, 30.0 * np.sin(wave * size))])
         by_size = np.array([0.0, *np.full(400, 0.5), *np.full(2, 30.0 * wave * np.cos(wave * size))]) / 0.01
         return residual, np.column_stack([np.eye(403)[0], by_size])[:, columns]
 
-    def blocks(u, x, columns):
-        return [ResidualBlock(slice(0, 403), columns, *state(u, x, columns))]
+    def blocks(u, x, columns, tests):
+        return [ResidualBlock(slice(0, 403), columns, *state(u, x, columns, tests))]
 
     corrected: Any = SimpleNamespace(
         errors=(error,), state=state, blocks=blocks, problem=SimpleNamespace(data_rows=403)

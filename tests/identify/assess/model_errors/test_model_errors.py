@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from jaxmb.identify.assess.budget import DescribedTests
-from jaxmb.identify.assess.corrected import CorrectedResidual
+from jaxmb.identify.assess.corrected import CorrectedResidual, ResidualBlock
 from jaxmb.identify.assess.hypotheses import (
     UNCHANGED,
     FittedHypothesis,
@@ -23,10 +23,17 @@ from jaxmb.identify.assess.hypotheses import (
     with_random_starts,
 )
 from jaxmb.identify.assess.identify import identify
-from jaxmb.identify.assess.model_errors import Explanations, _is_tolerated, _named_errors, further_springs, model_errors
+from jaxmb.identify.assess.model_errors import (
+    Explanations,
+    _is_tolerated,
+    _named_errors,
+    _with_likely_errors,
+    further_springs,
+    model_errors,
+)
 from jaxmb.identify.assess.saved import load_result, write_result
 from jaxmb.identify.experiments.machine_errors import FURTHER, with_further_springs
-from jaxmb.identify.experiments.tolerances import StatedError
+from jaxmb.identify.experiments.tolerances import StatedError, Tolerances
 from jaxmb.identify.fit.problem import with_tests
 from jaxmb.machine.file import write_machine
 from jaxmb.machine.schema import Machine
@@ -392,6 +399,38 @@ def test_a_local_minimum_without_an_error_is_no_error():
     assert found.chi_square < 1.2 * search.noise_mean
     (reported,) = _named_errors(search, np.zeros(1), 1e5, [found])
     assert "minimum" in reported.text
+
+
+def test_an_error_within_its_tolerance_that_acts_nonlinearly_is_no_second_error():
+    """The square of a direction, 2 tolerances off, has the effect of a gain beside the true payload."""
+    draw = np.random.default_rng(0)
+    noise, (slope, by_direction, by_payload, by_gain) = draw.normal(size=200), draw.normal(size=(4, 200))
+
+    def state(u, x, columns, tests=None):
+        jacobian = np.column_stack([slope, by_direction + 2.0 * x[0] * by_gain, by_payload, by_gain])
+        residual = noise + slope * u[0] + by_direction * (x[0] - 2.0) + by_payload * (x[1] - 5.0)
+        return residual + by_gain * (x[0] ** 2 - 4.0 + x[2]), jacobian[:, columns]
+
+    def blocks(u, x, columns, tests=None):
+        yield ResidualBlock(slice(0, 200), np.arange(columns.size), *state(u, x, columns))
+
+    payload, gain = (StatedError(key, size=1.0, text=f"{key} {{:.2g}}".format) for key in ("payload", "gain"))
+    errors = StatedError("direction", "sensor_direction_deg"), payload, gain
+    free = types.SimpleNamespace(lower=np.full(1, -9.0), upper=np.full(1, 9.0), size=1)
+    corrected = types.SimpleNamespace(
+        problem=types.SimpleNamespace(free=free, data_rows=200), errors=errors, state=state, blocks=blocks,
+        tolerances=lambda study: np.array([[1.0, 0.0, 0.0]]),
+    )  # fmt: skip
+    made = types.SimpleNamespace(free=free, tolerances=Tolerances(), exact_tests=())
+    search = HypothesisSearch(corrected, Whitening(np.ones(200), by_direction[:, None]), 199.0)
+    single, other = (search.fitted(Hypothesis(error), np.zeros(2)) for error in errors[1:])
+    both = search.fitted(Hypothesis(payload, beside=(gain,)), np.zeros(3))
+    assert both.chi_square < single.chi_square - 1000.0
+    plain, found = _with_likely_errors(search, made, search.fitted(UNCHANGED, np.zeros(1)), [other, single, both])
+    best = min(found, key=lambda end: end.chi_square)
+    assert both.hypothesis not in [end.hypothesis for end in found]
+    assert best.text == "payload 4.9"
+    assert best.chi_square < 1.2 * 199.0 < 0.1 * plain
 
 
 @pytest.mark.parametrize("level", [NOISE, "estimate"])
