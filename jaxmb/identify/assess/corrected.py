@@ -365,9 +365,9 @@ def joint_fit(
     """Most likely free parameters and errors of machine and tests, these with their tolerances as a prior.
 
     Responses near resonances and antiresonances are linear in such errors only next to their true sizes, where this
-    fit leads. A second start, without a hypothesis, is the fit with Cauchy's loss: responses whose phase an error
-    reverses would keep it in a local minimum. With many frequency lines both begin on some, and the better one ends on
-    all. None where an error is one of a test without derivatives, or a test is as described.
+    fit leads. A second start is the fit with Cauchy's loss: responses whose phase an error reverses would keep it in a
+    local minimum. With many frequency lines both begin on some, and the better one ends on all. None where an error is
+    one of a test without derivatives, or a test is as described.
 
     Args:
         corrected: the residual.
@@ -422,9 +422,7 @@ def joint_fit(
     least, most = np.array([error.bounds for error in errors]).T / std
     bounds = np.append(np.minimum(study.free.lower, u), least), np.append(np.maximum(study.free.upper, u), most)
     first = np.concatenate([u, np.zeros(std.size - len(sizes)), sizes])
-    starts = [first]
-    if not beside and not tests:
-        starts.append(host_minimum(functools.partial(some, is_robust=True), first, *bounds)[0])
+    starts = first, host_minimum(functools.partial(some, is_robust=True), first, *bounds)[0]
     ends = [host_minimum(some, start, *bounds) for start in starts]
     y, _ = min(ends, key=lambda end: float(end[1] @ end[1]))
     if not is_whole:

@@ -216,9 +216,12 @@ def _with_likely_errors(
     of_pairs = (end for end in single if members.intersection(error for error, _ in end.errors))
     likely = {id(end): end for end in (*order[:MOST_JOINT], *of_pairs)}
     ends += [with_errors(end) for key, end in likely.items() if key not in first]
+    plain = with_errors(unchanged).chi_square
     lowest = min((end.chi_square for end in ends if len(end.errors) < 2), default=np.inf)
+    if plain < min(end.chi_square for end in ends):
+        return unchanged.chi_square, list(found)  # they ended in local minima
     ends = [end for end in ends if len(end.errors) < 2 or end.chi_square < lowest - least]
-    return with_errors(unchanged).chi_square, [end for end in ends if end.is_plausible]
+    return plain, [end for end in ends if end.is_plausible]
 
 
 def _is_tolerated(corrected: CorrectedResidual, study: Study, error: StatedError, size: float) -> bool:

@@ -10,24 +10,30 @@ from jaxmb.identify.experiments.tolerances import StatedError, Tolerances
 
 
 def test_a_minimum_behind_two_reversed_phases_is_reached():
-    """400 rows are zero at an error of 3 tolerances, two have a half wave before it, in which squares are stuck."""
-    error = StatedError("mass of fore", "mass_percent", 0.01)
+    """400 rows are zero at an error of 3 tolerances, two have a half wave before it, in which squares are stuck, also
+    beside a hypothesis."""
+    error, load = StatedError("mass of fore", "mass_percent", 0.01), StatedError("payload", size=1.0)
 
     def state(u, x, columns, tests):
         size = x[0] / 0.01
         wave = np.pi / 3.0
-        residual = np.array([u[0] - 1.0, *np.full(400, 0.5 * (size - 3.0)), *np.full(2, 30.0 * np.sin(wave * size))])
-        by_size = np.array([0.0, *np.full(400, 0.5), *np.full(2, 30.0 * wave * np.cos(wave * size))]) / 0.01
-        return residual, np.column_stack([np.eye(403)[0], by_size])[:, columns]
+        rows = np.full(400, 0.5 * (size - 3.0)), np.full(2, 30.0 * np.sin(wave * size))
+        by_size = np.array([0.0, *np.full(400, 0.5), *np.full(2, 30.0 * wave * np.cos(wave * size)), 0.0]) / 0.01
+        jacobian = np.column_stack([np.eye(404)[0], by_size, np.eye(404)[-1]])
+        return np.array([u[0] - 1.0, *np.concatenate(rows), x[1] - 7.0]), jacobian[:, columns]
 
     def blocks(u, x, columns, tests):
-        return [ResidualBlock(slice(0, 403), columns, *state(u, x, columns, tests))]
+        return [ResidualBlock(slice(0, 404), np.arange(columns.size), *state(u, x, columns, tests))]
 
     corrected: Any = SimpleNamespace(
-        errors=(error,), state=state, blocks=blocks, problem=SimpleNamespace(data_rows=403)
+        errors=(error, load), state=state, blocks=blocks, problem=SimpleNamespace(data_rows=404)
     )
     free = SimpleNamespace(lower=np.zeros(1), upper=np.full(1, 2.0))
     study: Any = SimpleNamespace(exact_tests=(), tolerances=Tolerances(mass_percent=1.0), free=free)
-    found = joint_fit(corrected, study, np.array([0.5]), [error], np.ones(403))
-    assert found is not None
-    np.testing.assert_allclose((*found.u, *found.sizes), (1.0, 3.0), atol=1e-2)  # the prior moves the size by 0.002
+    u = np.array([0.5])
+    alone = joint_fit(corrected, study, u, [error], np.ones(404))
+    beside = joint_fit(corrected, study, u, [error], np.ones(404), [load], [6.0])
+    assert alone is not None
+    assert beside is not None
+    np.testing.assert_allclose((*alone.u, *alone.sizes), (1.0, 3.0), atol=1e-2)  # the prior moves the size by 0.002
+    np.testing.assert_allclose((*beside.u, *beside.sizes), (1.0, 3.0, 7.0), atol=1e-2)
