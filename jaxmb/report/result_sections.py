@@ -82,7 +82,9 @@ def data_sentences(result: Result) -> list[str]:
 def _noise_line(result: Result) -> str:
     misfit, one_model = result.metrics.misfit, result.metrics.one_model
     beyond_noise = misfit is not None and not misfit.explained
+    is_followed = misfit is not None and (misfit.explained or result.metrics.tolerated)
     agreements = {
+        "followed (held-out tests are NOT)": result.outcome is Outcome.NOT_REPRODUCED and is_followed,
         "NOT followed": result.outcome is Outcome.NOT_REPRODUCED,
         "followed within the stated tolerances": beyond_noise and result.metrics.tolerated,
         "NOT followed within the noise": beyond_noise,

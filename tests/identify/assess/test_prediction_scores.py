@@ -8,6 +8,7 @@ from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.metrics import prediction_scores
 from jaxmb.io.files import plain
 from jaxmb.io.validation import InputError
+from jaxmb.report.result_sections import data_sentences
 from jaxmb.response.modal import modes
 from tests.identify.arm import BRIEF, frf, loads, shapes, study_of
 
@@ -115,6 +116,7 @@ def test_held_out_modes_decide_the_status(tmp_path, factor, status):
     result = identify(study_of(tmp_path, shapes(noise=True), check, **BRIEF))
     assert result.status.startswith(status)
     assert all(p.identifiable == "yes" for p in result.parameters.values())
+    assert data_sentences(result)[0].startswith("followed (held-out tests are NOT), " if factor > 1.0 else "followed, ")
     texts = [text for text in result.doubts if "held out" in text]
     assert ["RMS error of the natural frequencies 21 %" in text for text in texts] == [True] * (factor > 1.0)
 
