@@ -143,10 +143,10 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
     is_lowered = _largest_drop(blocks, size, std, of_noise) >= significant
     if not (is_doubtful or is_lowered):
         return Explanations()
-    variances = scatter * estimate.row_weights
+    variances, effects = scatter * estimate.row_weights, _effects(blocks, size, std)[:, std.any(axis=0)]
+    whiten = Whitening(variances, effects, corrected.problem.row_slices)
     degrees = float(np.sum(variances > 0.0) - jacobian_svd(estimate.jacobian).rank)
-    effects = _effects(blocks, size, std)[:, std.any(axis=0)]
-    search = HypothesisSearch(corrected, Whitening(variances, effects, corrected.problem.row_slices), degrees)
+    search = HypothesisSearch(corrected, whiten, degrees)
     unchanged = search.fitted(UNCHANGED, u)
     chi_square = unchanged.chi_square
     lower = () if estimate.run.information is not None else _lower_minimum(search, u, unchanged)
@@ -167,20 +167,18 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
     found = [end for end in refits if end.is_plausible and search.reproduces(end)]
     if found and not is_doubtful:
         likely = min(found, key=lambda end: end.chi_square)
-        if likely.hypothesis.error is not None and _is_tolerated(
-            corrected, study, likely.hypothesis.error, likely.size
-        ):
+        error = likely.hypothesis.error
+        if error is not None and _is_tolerated(corrected, study, error, likely.size):
             return Explanations(lower)
-    whole, ends = chi_square, found
-    if found and search.allowance is None and not goodness.misfit_tolerated:
-        whole, ends = _with_likely_errors(search, study, unchanged, found)
+    is_hidden = search.allowance is not None or goodness.misfit_tolerated
+    whole, ends = (chi_square, found) if is_hidden else _with_likely_errors(search, study, unchanged, found)
     named = (_named_errors(search, unchanged.x, whole, ends) if ends else ()) or lower
+    best = None
     if not named and search.allowance is None:
         named = _outliers(estimate, search, (unchanged.x, start), chi_square)
         named = named or _displacement_between_rows(estimate, search, unchanged.x, chi_square)
+        best = None if named else best_above_half(found, chi_square, search.noise_mean, len(corrected.errors))
     springs = further_springs(corrected.model, found, chi_square, degrees, len(corrected.errors))
-    best = best_above_half(found, chi_square, search.noise_mean, len(corrected.errors))
-    best = None if named or search.allowance is not None else best
     return Explanations(named, springs, best and study.free.named(study.free.values(best.x[:size])))
 
 
@@ -206,6 +204,8 @@ def _with_likely_errors(
         x = np.append(joint.u, joint.sizes[len(others) :])
         return end._replace(x=x, chi_square=float(left @ left + of_others @ of_others))
 
+    if not found:
+        return unchanged.chi_square, []
     order, least = sorted(found, key=lambda end: end.chi_square), float(chdtri(1, FALSE_ALARM / len(errors)))
     single = [end for end in order if len(end.errors) < 2]
     first = {id(end): end for end in (*single[:1], order[0])}

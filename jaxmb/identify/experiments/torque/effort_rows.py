@@ -219,9 +219,8 @@ def effort_rows(
     within = (time >= from_s) & (time <= to_s)
     if not within.any():
         interval = f"after {from_s:g} s" if to_s == np.inf else f"between {from_s:g} and {to_s:g} s"
-        raise ValueError(
-            f"no samples {interval}: without the filters' ends the record covers {time[0]:.3g} to {time[-1]:.3g} s"
-        )
+        covered = f"{time[0]:.3g} to {time[-1]:.3g} s"
+        raise ValueError(f"no samples {interval}: without the filters' ends the record covers {covered}")
     inside = inside[within]
     fast = moving_samples(model, zd, settings.least_speed, record.blurred)[inside][:, own]
     sample, coordinate = np.nonzero(fast)
