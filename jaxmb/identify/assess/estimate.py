@@ -109,12 +109,13 @@ class GoodnessOfFit:
     budget: Budget | None
     """Effect of the errors of machine and tests; None where all is exact."""
     explained_by_errors: tuple[bool, ...]
-    """Whether errors of machine and tests of their most likely sizes explain the misfit of each fitted test."""
+    """Whether errors of machine and tests of their most likely sizes, or those of a fit in two steps, explain the
+    misfit of each fitted test."""
     joint: JointFit | None
     """Joint fit of parameters and errors, where the effect of errors is not linear and explains all misfits."""
     misfit_tolerated: bool | None
-    """Whether errors within their tolerances explain the misfit of all data; None where noise explains it, and where
-    all is exact."""
+    """Whether errors within their tolerances, or those of a fit in two steps, explain the misfit of all data; None
+    where noise explains it, and where all is exact."""
     untolerated_misfits: dict[str, Misfit]
     """`misfits`, at most 1 where errors within their tolerances explain them."""
     untolerated_misfit: Misfit | None

@@ -457,7 +457,7 @@ def search_estimate(
 
 def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
     """Diagnosis of a fit: curvature, other minima, bounds, systematic errors of its tests, one model for all tests,
-    model-error hypotheses, jackknife, laws.
+    laws, model-error hypotheses where these do not explain the misfit, jackknife.
 
     Args:
         estimate: from `search_estimate`.

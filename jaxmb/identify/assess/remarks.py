@@ -53,8 +53,9 @@ NO_STD = "no standard deviation is known: the fitted model does not reproduce th
 
 
 def tolerance_remarks(estimate: Estimate, likely: ModelError | None) -> list[str]:
-    """A sentence where errors within the stated tolerances explain a residual larger than its noise, with the parameter
-    that a joint fit with the most likely errors changes most, over its standard deviation there."""
+    """A sentence where errors within the stated tolerances, or those of a fit in two steps, explain a residual larger
+    than its noise, with the parameter that a joint fit with the most likely errors changes most, over its standard
+    deviation there."""
     misfit = estimate.goodness.misfit
     if misfit is None or not estimate.goodness.misfit_tolerated:
         return []
@@ -93,10 +94,8 @@ def exceeded_remarks(budget: Budget | None, tolerances: Tolerances | None) -> li
             f" elasticity{INFLATED}"
         ]
     for each in exceeded:
-        tolerance, order = (
-            budget.errors[each.members[0]].tolerance,
-            np.argsort(-np.abs(each.sizes))[:MOST_EXCEEDED].tolist(),
-        )
+        tolerance = budget.errors[each.members[0]].tolerance
+        order = np.argsort(-np.abs(each.sizes))[:MOST_EXCEEDED].tolist()
         size, (name, unit) = float(getattr(tolerances, tolerance)), _name_and_unit(tolerance)
         # a correction of this size reduces the residual; the error has the opposite sign
         text = listed(

@@ -154,7 +154,7 @@ class TorqueMetrics(KindMetrics):
             fewer = missed if reduce is None else test.sizes(reduce(seen))[1]
             held_out = dict[str, tuple[float, float]]()
             if entry.role == "check" and estimate.has_std:
-                held_out = _held_out_errors(estimate, entries, entry, free_base.unrelated)
+                held_out = _expected_prediction_errors(estimate, entries, entry, free_base.unrelated)
             for name, size, *errors in zip(entry.source.coordinates, measured, missed, fewer, strict=True):
                 percent = [100.0 * float(error) / float(size) if size else np.nan for error in errors]
                 few, expected = None if reduce is None else percent[1], held_out.get(name, (None, None))
@@ -170,7 +170,7 @@ class TorqueMetrics(KindMetrics):
         return cls(tuple(rows), base, _centres(estimate))
 
 
-def _held_out_errors(
+def _expected_prediction_errors(
     estimate: Estimate, entries: Sequence[TorqueEntry], entry: TorqueEntry, unrelated: np.ndarray
 ) -> dict[str, tuple[float, float]]:
     """Expected error and share within 95 % intervals, percent, by coordinate of a held-out test (see `TorqueRow`);
