@@ -77,7 +77,7 @@ def modal(
     sections = modal_sections(name, analysis, compared, estimate.remarks, estimate.summary)
     files: dict[str, bytes | Callable[[Path], object]] = {
         "modal.json": modal_json(name, analysis, compared, estimate.remarks).encode(),
-        "modes.uff": lambda path: write_modal_model(path, analysis.model, frf_set.nodes),
+        "modes.uff": lambda path: write_modal_model(path, analysis.model, frf_set.nodes, frf_set.trace_lines),
         "measured.npz": lambda path: write_frf(path, frf_set),
         "synthesized.npz": lambda path: write_frf(path, compared.synthesized),
     }
@@ -105,11 +105,11 @@ def _settings(poles: str | None, **options: object) -> "ModalPart":
 
 def _picked(name: str, frf_set: "FrfSet", settings: "ModalPart") -> "tuple[PolePicker, ModalAnalysis]":
     """Picker and analysis of the poles selected in a window, which is open until the user closes it."""
-    from matplotlib import pyplot
-
-    from jaxmb.report.pick import PolePicker, window
-
     with wrong_input():
+        from matplotlib import pyplot
+
+        from jaxmb.report.pick import PolePicker, window
+
         figure = window(name)
         with progress(name, "stabilization chart"):
             picker = PolePicker(figure, name, frf_set, settings)

@@ -156,6 +156,19 @@ def positions(nodes: Mapping[str, Sequence[float]]) -> dict[str, tuple[float, fl
     return checked
 
 
+def lines_through(
+    trace_lines: Sequence[str | Sequence[str]], nodes: Mapping[str, object]
+) -> tuple[tuple[str, ...], ...]:
+    """Lines through nodes, each a list of names or a text as "1; 2; 3"; ValueError where a node has no position."""
+    if isinstance(trace_lines, str) or not isinstance(trace_lines, Sequence):
+        raise ValueError(f"trace_lines are {shown(trace_lines)}, expected a list of lines through nodes")
+    found = [line.split(";") if isinstance(line, str) else line for line in trace_lines]
+    for line in found:
+        if not isinstance(line, Sequence) or len(line) < 2 or any(str(name).strip() not in nodes for name in line):
+            raise ValueError(f"a trace line is {shown(line)}, expected at least two nodes that have positions")
+    return tuple(tuple(str(name).strip() for name in line) for line in found)
+
+
 def unbiased_coherence(coherence: np.ndarray, averages: int | None, inputs: int) -> np.ndarray:
     """Coherence corrected for its bias, (n c - q) / (n - q), at least 0.
 
@@ -246,6 +259,8 @@ class FrfSet:
     """Positions of the nodes named by outputs and inputs, m, in axes of the measurement, where known."""
     source: str = ""
     """Origin of the set (file or measurement), for messages and results."""
+    trace_lines: tuple[tuple[str, ...], ...] = ()
+    """Lines through nodes by which the structure is drawn."""
 
     def __post_init__(self) -> None:
         """Check and freeze.
@@ -311,7 +326,8 @@ class FrfSet:
             ("decay_1_s", decay_1_s),
             ("unit", self.unit or SI_UNITS[self.kind]),
             ("posture", MappingProxyType(postures(self.posture))),
-            ("nodes", MappingProxyType(positions(self.nodes))),
+            ("nodes", MappingProxyType(nodes := positions(self.nodes))),
+            ("trace_lines", lines_through(self.trace_lines, nodes)),
         ):
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
@@ -353,6 +369,8 @@ class FrfLabels(TypedDict, total=False):
     """Coordinates of the machine, rad or m."""
     nodes: Mapping[str, tuple[float, float, float]] | None
     """Positions of the nodes, m."""
+    trace_lines: Sequence[Sequence[str]]
+    """Lines through nodes by which the structure is drawn."""
     source: str
     """Name of the set in messages."""
 

@@ -1,14 +1,15 @@
 """Modal models as universal files: dataset 55, one for each mode, and the positions of its nodes."""
 
+import itertools
 import os
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from jaxmb.io.files import write_atomically
-from jaxmb.measurement.files.uff import MARK, nodes_dataset, units_dataset
+from jaxmb.measurement.files.uff import MARK, nodes_dataset, trace_lines_datasets, units_dataset
 from jaxmb.measurement.files.uff_function import node_and_direction
 from jaxmb.measurement.frf_set import UNKNOWN, largest_of_rows, unit_scale
 from jaxmb.measurement.modal.data import modal_scaling
@@ -19,7 +20,10 @@ STRUCTURAL, COMPLEX_EIGENVALUE, THREE_DOF, SIX_DOF, DISPLACEMENT, COMPLEX = 1, 3
 
 
 def write_modal_model(
-    path: str | os.PathLike[str], model: ModalModel, nodes: Mapping[str, tuple[float, float, float]] | None = None
+    path: str | os.PathLike[str],
+    model: ModalModel,
+    nodes: Mapping[str, tuple[float, float, float]] | None = None,
+    trace_lines: Sequence[Sequence[str]] = (),
 ) -> None:
     """Write a modal model as a universal file (.uff, .unv): dataset 55 with eigenvalue and complex shape of each mode.
 
@@ -32,6 +36,7 @@ def write_modal_model(
         path: of the file.
         model: from `modal_analysis(...).model`.
         nodes: positions by node, m, such as those of the FRF set.
+        trace_lines: lines through these nodes (dataset 82).
 
     Raises:
         ValueError: another extension.
@@ -43,12 +48,13 @@ def write_modal_model(
     # x of a point without direction
     points = (point.replace(" +", " ") for point in model.points)
     dofs = [(node, direction or 1) for node, direction in map(node_and_direction, points)]
-    number = _node_numbers([node for node, _ in dofs])
+    number = _node_numbers([*(node for node, _ in dofs), *itertools.chain(*trace_lines)])
     width = 6 if any(abs(direction) > 3 for _, direction in dofs) else 3
     names = "; ".join(f"{n} {node}" for node, n in number.items() if str(n) != node)
     listed = textwrap.wrap(names or "NONE", 80, max_lines=2, placeholder=" ...", break_on_hyphens=False)
     placed = {str(number[node]): position for node, position in (nodes or {}).items() if node in number}
     text = units_dataset() + (nodes_dataset(placed) if placed else "")
+    text += trace_lines_datasets([[str(number[node]) for node in line] for line in trace_lines])
     for r, (eigenvalue, a) in enumerate(zip(model.eigenvalue, _modal_a(model), strict=True)):
         values: dict[int, np.ndarray] = {}
         for (node, direction), value in zip(dofs, model.mode_shape[:, r], strict=True):

@@ -165,6 +165,7 @@ def stack_inputs(sets: Sequence[FrfSet]) -> FrfSet:
         coherence=np.concatenate(known, axis=2) if len(known) == len(sets) else None,
         averages=min(averages) if len(averages) == len(sets) else None,
         nodes={name: position for each in sets for name, position in each.nodes.items()},
+        trace_lines=tuple(dict.fromkeys(line for each in sets for line in each.trace_lines)),
     )
 
 

@@ -236,7 +236,8 @@ class Chart:
 
 
 class Structure(NamedTuple):
-    """Lines and markers of a machine by indices of points: points on nodes, then the sections of all beam elements."""
+    """Lines and markers of a machine, or of the nodes of a measurement, by indices of points: points on nodes, then the
+    sections of all beam elements."""
 
     node: np.ndarray
     """Node of each point on a node [r]; -1 is the ground."""
@@ -247,8 +248,8 @@ class Structure(NamedTuple):
     springs: tuple[tuple[tuple[int, int], str], ...]
     """Lines between the two frames of a spring, with its name, or of a sliding loop joint."""
     joints: tuple[tuple[int, str], ...]
-    """With their names."""
-    ground: int
+    """With their names; all nodes of a measurement."""
+    ground: int | None
     ends: tuple[tuple[int, int, int, int], ...]
     """Origin and tips of the axes, 1 m long, of the tool or end frames."""
     end_names: tuple[str, ...]

@@ -4,21 +4,25 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmb.io.files import strict, versions
+from jaxmb.io.files import read_strict, strict, versions
+from jaxmb.io.validation import InputError
 from jaxmb.measurement.frf_set import UNKNOWN, FrfSet, in_band, select_channels, select_lines
 from jaxmb.measurement.modal.analysis import ModalAnalysis, counted
 from jaxmb.measurement.modal.data import cmif, distinguishable, frac, modal_phase_collinearity, modal_phase_deviation
 from jaxmb.measurement.modal.model import synthesize
 from jaxmb.report.charts import FITTED, INITIAL, MEASURED, TRUE, Axis, Band, Chart, Line, Mark, Panel, Rule, single
 from jaxmb.report.frf_charts import Curve, Responses, frf_chart
+from jaxmb.report.mode_shapes import measured_shapes
 from jaxmb.report.modes import mac_panels
-from jaxmb.report.section import Lines, Picture, Section, Table, number, right, section, table
+from jaxmb.report.section import Lines, Picture, Section, Table, hertz, number, right, section, signed, table
 from jaxmb.response.frf_kind import DERIVATIVES
-from jaxmb.response.modal import mac
+from jaxmb.response.modal import mac, paired_modes
 
 SCHEMA = 1
 
@@ -63,11 +67,13 @@ def modal_sections(
     coherence = compared.measured.coherence
     has_coherence = coherence is not None and np.isfinite(coherence).any()
     has_mac = distinguishable(len(analysis.points), analysis.frequency_hz.size)
+    shapes = measured_shapes(name, analysis, compared.measured)
     parts = (
         modal_table(analysis),
         Picture("stabilization", partial(stabilization_chart, name, analysis, compared.measured)),
         Picture("cmif", partial(cmif_chart, name, analysis, compared.measured)),
         Picture("synthesized", partial(synthesized_chart, name, compared)),
+        None if shapes is None else Picture("mode-shapes", lambda: shapes),
         Picture("coherence", partial(coherence_chart, name, analysis, compared)) if has_coherence else None,
         Picture("automac", partial(automac_chart, name, analysis)) if has_mac else None,
     )
@@ -148,6 +154,92 @@ def modal_json(name: str, analysis: ModalAnalysis, compared: Comparison, remarks
         "versions": versions(),
     }
     return json.dumps(strict(data), indent=1, allow_nan=False) + "\n"
+
+
+ANALYSIS = "modal.json"
+FARTHEST, NOTABLE = 1.25, 2.0
+"""Largest ratio of the frequencies of one mode in two analyses; difference over its standard deviation from which they
+are called different."""
+
+
+class SavedAnalysis(NamedTuple):
+    """Modes of an analysis in a folder."""
+
+    points: list[str]
+    shape: np.ndarray
+    """[point, mode]."""
+    frequency_hz: np.ndarray
+    frequency_std_hz: np.ndarray
+    """By the noise, and the scatter between hits, inputs or outputs where known."""
+    damping_ratio: np.ndarray
+
+    @classmethod
+    def read(cls, folder: Path) -> "SavedAnalysis":
+        """Analysis of an output folder of `jaxmb modal`; raises InputError if it has none of this version."""
+        saved = read_strict(folder / ANALYSIS, "a modal analysis of jaxmb")
+        try:
+            points, poles = saved["points"], saved["poles"]
+            columns = {key: np.array([pole[key] for pole in poles], float) for key in COLUMNS}
+            shape = columns["mode_shape_real"] + 1j * columns["mode_shape_imag"]
+            hz, std, scatter, damping = (columns[key] for key in COLUMNS[:4])
+            std = np.hypot(np.nan_to_num(std), np.nan_to_num(scatter) * hz)
+            return cls(points, shape.reshape(len(poles), len(points)).T, hz, std, damping)
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{folder / ANALYSIS}: was not written by this version of jaxmb: {error!r}") from None
+
+
+COLUMNS = (
+    "frequency_hz", "frequency_std_hz", "frequency_scatter", "damping_ratio", "mode_shape_real", "mode_shape_imag",
+)  # fmt: skip
+
+
+def compared_analyses(one: SavedAnalysis, other: SavedAnalysis, names: tuple[str, str]) -> tuple[str, Table]:
+    """What changed between two modal analyses, in a sentence and a table.
+
+    Modes are paired by MAC at common points, or by frequency where there are fewer than two.
+
+    Args:
+        one: the first analysis.
+        other: the second one.
+        names: their headings.
+    """
+    common = [point for point in one.points if point in other.points]
+    rows_of = [[own.points.index(point) for point in common] for own in (one, other)]
+    likeness = np.asarray(mac(one.shape[rows_of[0]], other.shape[rows_of[1]])) if len(common) > 1 else None
+    is_empty = not (one.frequency_hz.size and other.frequency_hz.size)
+    pairs = [] if is_empty else paired_modes(one.frequency_hz, other.frequency_hz, likeness, FARTHEST)
+    change = np.array([other.frequency_hz[j] - one.frequency_hz[i] for i, j in pairs])
+    std = np.array([np.hypot(other.frequency_std_hz[j], one.frequency_std_hz[i]) for i, j in pairs])
+    ratio = change / np.maximum(std, np.finfo(float).tiny)
+    rows = [
+        (
+            one.frequency_hz[i], hertz(one.frequency_hz[i]), hertz(other.frequency_hz[j]),
+            signed(100.0 * change[k] / one.frequency_hz[i]),
+            f"{'-' if ratio[k] < 0.0 else '+'}{number(abs(ratio[k]), 2)}",
+            f"{100.0 * one.damping_ratio[i]:.3f}", f"{100.0 * other.damping_ratio[j]:.3f}",
+            None if likeness is None else f"{likeness[i, j]:.3f}",
+        )
+        for k, (i, j) in enumerate(pairs)
+    ]  # fmt: skip
+    used = list(map(set, zip(*pairs, strict=True))) or [set(), set()]
+    single = [sorted(set(range(x.frequency_hz.size)) - of) for x, of in zip((one, other), used, strict=True)]
+    for own, alone, is_first in ((one, single[0], True), (other, single[1], False)):
+        for i in alone:
+            cells = [hertz(own.frequency_hz[i]), "-"], [f"{100.0 * own.damping_ratio[i]:.3f}", "-"]
+            (a, b), (c, d) = cells if is_first else (each[::-1] for each in cells)
+            rows.append((own.frequency_hz[i], a, b, "-", "-", c, d, None if likeness is None else "-"))
+    first, second = names
+    headings = (f"{first}: Hz", f"{second}: Hz", "change %", "change / std", f"{first}: damping %",
+                f"{second}: damping %", "MAC")  # fmt: skip
+    moved = int(np.sum(np.abs(ratio) >= NOTABLE))
+    finding = (
+        f"{first} and {second}: {moved} of {counted(len(pairs), 'mode')} in both differ in frequency by more than"
+        f" {NOTABLE:g} standard deviations; {len(single[0])} in {first} and {len(single[1])} in {second} have no"
+        " partner"
+    )
+    caption = "std: by the noise, and by the scatter between hits, inputs or outputs where known"
+    numbered = [(str(m), *cells) for m, (_, *cells) in enumerate(sorted(rows, key=lambda row: row[0]), 1)]
+    return finding, table(f"{first} and {second}", right("mode", *headings), numbered, caption)
 
 
 MARKS = {

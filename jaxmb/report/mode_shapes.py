@@ -1,6 +1,8 @@
-"""Report on a machine at one posture: modes, FRFs and mode shapes, drawn by lines between points of the machine."""
+"""Report on a machine at one posture: modes, FRFs and mode shapes, drawn by lines between points of the machine; and
+measured mode shapes."""
 
 import dataclasses
+import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 
@@ -12,6 +14,9 @@ from jaxtyping import Array, Complex, Float
 from jaxmb.compiled import compiled
 from jaxmb.io.validation import whole_number
 from jaxmb.machine.build import Model
+from jaxmb.measurement.files.uff_function import node_and_direction
+from jaxmb.measurement.frf_set import FrfSet
+from jaxmb.measurement.modal.analysis import ModalAnalysis
 from jaxmb.mechanics.beams import section_poses
 from jaxmb.mechanics.kinematics import TOOL, node_poses, whole
 from jaxmb.mechanics.loops import motion_basis
@@ -294,17 +299,14 @@ rounding, as of rigid-body modes."""
 NOTE = f"displaced by at most {100 * DRAWN_PART:.0f} % of its size"
 
 
-def mode_shape_skeleton(
-    model: Model, q: Float[Array, "n"], count: int = 6, found: Modes | None = None, energy: bool = False
-) -> Skeleton:
-    """A machine with the displacements in its first modes.
+def mode_shape_skeleton(model: Model, q: Float[Array, "n"], count: int = 6, found: Modes | None = None) -> Skeleton:
+    """A machine with the displacements in its first modes, and the shares of its parts in the strain energy.
 
     Args:
         model: the machine.
         q: posture [n], rad or m.
         count: largest number of modes.
         found: its modes at q; computed if not given.
-        energy: whether the share of each part in the strain energy is computed.
 
     Raises:
         ValueError: as `mode_shape_figures`, or the machine has no modes.
@@ -313,10 +315,8 @@ def mode_shape_skeleton(
     numbers = first_modes(found, count)
     check_mode(model.name, found, 1)
     motion = machine_motion(model, q, found, numbers)
-    modes = motion.modes
-    if energy:
-        shares = energy_of_parts(model, q, found, numbers)
-        modes = tuple(mode._replace(energy=share) for mode, share in zip(modes, shares, strict=True))
+    shares = energy_of_parts(model, q, found, numbers)
+    modes = tuple(mode._replace(energy=share) for mode, share in zip(motion.modes, shares, strict=True))
     lowest, highest = modes[0].frequency_hz, modes[-1].frequency_hz
     return dataclasses.replace(
         motion,
@@ -324,6 +324,53 @@ def mode_shape_skeleton(
         title=f"{model.name}: first {len(modes)} modes, {lowest:.4g} to {highest:.4g} Hz",
         caption=f"Mode shapes, {NOTE}.",
     )
+
+
+MOST_SHAPES = 12
+"""Largest number of measured mode shapes that are drawn."""
+
+
+def measured_shapes(name: str, analysis: ModalAnalysis, measured: FrfSet, hertz: str = "Hz") -> Skeleton | None:
+    """Measured mode shapes at the nodes with known positions; None where fewer than two of them have a translation.
+
+    Args:
+        name: of the measurement.
+        analysis: the modal analysis.
+        measured: the analysed FRFs.
+        hertz: unit of frequency.
+    """
+    dofs = [node_and_direction(point) for point in analysis.points]
+    along = [(k, node, dof) for k, (node, dof) in enumerate(dofs) if node in measured.nodes and 1 <= abs(dof) <= 3]
+    nodes = list(dict.fromkeys([*itertools.chain(*measured.trace_lines), *(node for _, node, _ in along)]))
+    if len({node for _, node, _ in along}) < 2 or not analysis.frequency_hz.size:
+        return None
+    points, number = np.array([measured.nodes[node] for node in nodes]), {node: i for i, node in enumerate(nodes)}
+    structure = Structure(
+        node=np.full(len(nodes), -1),
+        offset=points,
+        lines=tuple((tuple(number[node] for node in line), "") for line in measured.trace_lines),
+        springs=(),
+        joints=tuple(enumerate(nodes)),
+        ground=None,
+        ends=(),
+        end_names=(),
+    )
+    size, model, drawn = float(np.linalg.norm(np.ptp(points, axis=0))) or 1.0, analysis.model, list[ModeMotion]()
+    for r, shape in enumerate(analysis.shape.T[:MOST_SHAPES]):
+        displacement = np.zeros(points.shape, complex)
+        for k, node, dof in along:
+            displacement[number[node], abs(dof) - 1] = np.sign(dof) * shape[k]
+        displacement *= size / np.abs(displacement).max(initial=np.finfo(float).tiny)
+        displacement = _scaled(displacement, structure, np.arange(len(points)), size)
+        damped_hz, damping_ratio = float(model.damped_frequency_hz[r]), float(model.damping_ratio[r])
+        drawn.append(ModeMotion(r + 1, damped_hz, damping_ratio, displacement, frequency_unit=hertz))
+    between = f"{drawn[0].frequency_hz:.4g} to {drawn[-1].frequency_hz:.4g} {hertz}"
+    which = f"first {len(drawn)} of {analysis.frequency_hz.size}" if len(drawn) < analysis.frequency_hz.size else "all"
+    return Skeleton(
+        name, structure, points, size, tuple(drawn),
+        title=f"{name}: measured shapes of {which} modes, {between}",
+        caption=f"Mode shapes at the nodes of the measurement, {NOTE}; directions without a sensor are drawn at rest.",
+    )  # fmt: skip
 
 
 def displaced(motion: Skeleton, mode: ModeMotion, phase: float = 0.0) -> Float[np.ndarray, "p 3"]:
@@ -376,10 +423,9 @@ def _mode_title(mode: ModeMotion) -> str:
 def _view(motion: Skeleton, points: np.ndarray | None, arrows: Sequence[Arrows], shown: list[int]) -> list[Mark]:
     """A machine at rest with its displaced points or its arrows, along two of the axes."""
     structure, rest = motion.structure, motion.points[:, shown]
-    marks = [
-        *_machine(structure, rest, "at rest", AT_REST, 0.9),
-        _line(rest[[structure.ground]], "ground", GROUND, 0.0, "", "^", 6.0),
-    ]
+    marks = _machine(structure, rest, "at rest", AT_REST, 0.9)
+    if structure.ground is not None:
+        marks.append(_line(rest[[structure.ground]], "ground", GROUND, 0.0, "", "^", 6.0))
     if structure.ends:
         label = structure.end_names[0] if len(structure.ends) == 1 else "end frames"
         marks.append(_line(rest[[origin for origin, *_ in structure.ends]], label, AT_REST, 0.0, "", "+", 6.0))
@@ -406,7 +452,8 @@ def _machine(structure: Structure, points: np.ndarray, label: str, color: str, w
         if lines
     ]
     if structure.joints:
-        marks.append(_line(points[[index for index, _ in structure.joints]], "joint", color, 0.0, "", "o", 2.3 * width))
+        label = "node" if structure.ground is None else "joint"
+        marks.append(_line(points[[index for index, _ in structure.joints]], label, color, 0.0, "", "o", 2.3 * width))
     return marks
 
 

@@ -218,8 +218,10 @@
       pen.lineCap = "round";
       if (body.modes.length) lines(points, "#c9ced4", 1.2, false);
       lines(displaced(), body.modes.length ? "#3a4450" : "#8a929c", 2.2, true);
-      const [x, y] = project(points[body.ground]);
-      pen.fillStyle = "#3a4450"; pen.beginPath(); pen.moveTo(x, y); pen.lineTo(x - 8 * ratio, y + 13 * ratio); pen.lineTo(x + 8 * ratio, y + 13 * ratio); pen.fill();
+      if (body.ground !== null) {
+        const [x, y] = project(points[body.ground]);
+        pen.fillStyle = "#3a4450"; pen.beginPath(); pen.moveTo(x, y); pen.lineTo(x - 8 * ratio, y + 13 * ratio); pen.lineTo(x + 8 * ratio, y + 13 * ratio); pen.fill();
+      }
       if (body.arrows.length) arrows();
       axes(ratio);
     }

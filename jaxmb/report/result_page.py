@@ -33,6 +33,7 @@ from jaxmb.report.charts import (
 )
 from jaxmb.report.charts_of_tests import measured_rows
 from jaxmb.report.inspection import next_sections
+from jaxmb.report.modal import ANALYSIS, SavedAnalysis, compared_analyses
 from jaxmb.report.mode_shapes import at_rest, mode_shape_skeleton
 from jaxmb.report.modes import frequency_unit
 from jaxmb.report.page import REPORT, Page, notebook_html, read_sections, versions_text
@@ -145,7 +146,7 @@ def _mode_shapes(result: Result, entry: Entry) -> Skeleton:
     q = entry.test.vibration.q
     found = modes(entry.test.view(result.model).tangent)
     in_band = int(np.sum(np.asarray(found.frequency_hz) <= entry.test.vibration.band_end_hz))
-    body = mode_shape_skeleton(result.model, q, min(max(in_band, 1), MOST_MODES), found, energy=True)
+    body = mode_shape_skeleton(result.model, q, min(max(in_band, 1), MOST_MODES), found)
     first = max(body.modes[0].energy, key=body.modes[0].energy.__getitem__)
     share = f"{100.0 * body.modes[0].energy[first]:.0f} % of the strain energy of mode 1 in {first}"
     return dataclasses.replace(
@@ -417,17 +418,25 @@ def page_of_folders(folders: Sequence[Path], report: Callable[[str], None] = lam
     pages = [result_page(f, folder) if isinstance(f, Result) else f for f, folder in zip(loaded, folders, strict=True)]
     if len(pages) == 1:
         return pages[0]
-    named = list(zip(_names(folders), pages, strict=True))
+    names, changes = _names(folders), list[tuple[str, Table]]()
+    named = list(zip(names, pages, strict=True))
+    if all((folder / ANALYSIS).exists() for folder in folders):
+        first, *others = map(SavedAnalysis.read, folders)
+        changes = [compared_analyses(first, own, (names[0], name)) for own, name in zip(others, names[1:], strict=True)]
     sentences = [
+        *(f"{finding}." for finding, _ in changes),
         *(f"{name}: {text}" for name, page in named for text in page.sentences[:1]),
         *(text for page in pages for text in page.sentences[1:] if text.startswith(SAVED)),
     ]
     return Page(
-        f"{len(pages)} results",
+        f"{' and '.join(names)} compared" if changes and len(names) == 2 else f"{len(pages)} results",
         ", ".join(map(str, folders)),
         "",
         sentences,
-        side_by_side([(name, page.sections) for name, page in named]),
+        [
+            *section("What changed", (table for _, table in changes)),
+            *side_by_side([(name, page.sections) for name, page in named]),
+        ],
     )
 
 

@@ -141,3 +141,13 @@ def test_no_time_history(tmp_path):
     (tmp_path / "run.toml").write_text(DESCRIPTION.format(rate=512.0))
     with pytest.raises(InputError, match=r"holds no time response .*; found 9 frequency response function"):
         jaxmb.read_records(tmp_path / "run.toml")
+
+
+def test_trace_lines(tmp_path):
+    """Of nodes by their numbers, also of nodes without a sensor."""
+    model = jaxmb.modal_analysis(frfs(("7 x", "7 y", "arm z"), ("7 x", "7 y", "arm z"))).model
+    nodes = {"7": (0.1, 0.2, 0.3), "arm": (0.0, 0.0, 1.0), "9": (0.0, 0.0, 0.0)}
+    jaxmb.write_modal_model(tmp_path / "modes.uff", model, nodes, [("9", "7", "arm")])
+    of_nodes, line = pyuff.UFF(str(tmp_path / "modes.uff")).read_sets([1, 2])
+    assert line["nodes"].tolist() == [9, 7, 10]
+    assert dict(zip(of_nodes["node_nums"], of_nodes["z"], strict=True)) == {7: 0.3, 10: 1.0, 9: 0.0}

@@ -14,8 +14,8 @@ from jaxmb.measurement.frf_set import FrfSet
 
 LONGEST_LINE = 10_000_000
 KEYS = ("kind", "unit", "averages", "decay_1_s", "lines", "source")
-"""Keys of `# key: value` lines, each at most once; `posture NAME` and `node NAME` once for each name."""
-_COMMENT = re.compile(r"#\s*(?:(posture|node) (.*)|(\w+)\s*):\s*(.*)")
+"""Keys of `# key: value` lines, each at most once; `posture NAME`, `node NAME` and `trace NUMBER` once for each."""
+_COMMENT = re.compile(r"#\s*(?:(posture|node|trace) (.*)|(\w+)\s*):\s*(.*)")
 _RESPONSE = re.compile(r"H\((.*)\) (real|imag)")
 _COHERENCE = re.compile(r"coherence\((.*)\)")
 Column = tuple[str, ...]
@@ -57,6 +57,7 @@ def write_csv(path: Path, frf_set: FrfSet) -> None:
         "lines": frf_set.frequency_hz.size,
         **{f"posture {name}": value for name, value in frf_set.posture.items()},
         **{f"node {name}": ", ".join(map(repr, position)) for name, position in frf_set.nodes.items()},
+        **{f"trace {number}": "; ".join(line) for number, line in enumerate(frf_set.trace_lines, 1)},
         "source": frf_set.source,
     }
     pairs = [f"{o}; {i}" for o in frf_set.outputs for i in frf_set.inputs]
@@ -102,7 +103,8 @@ def _comments(lines: Iterator[tuple[int, str]]) -> tuple[dict[str, str], int, li
             key = f"{of} {name}".strip()
         elif key not in KEYS:
             raise ValueError(
-                f"line {number}: unknown '{key}', expected one of {', '.join(KEYS)}, posture NAME, node NAME"
+                f"line {number}: unknown '{key}', expected one of {', '.join(KEYS)}, posture NAME, node NAME,"
+                " trace NUMBER"
             )
         if key in about:
             raise ValueError(f"line {number}: '{key}' occurs twice")
@@ -224,6 +226,7 @@ def _set(path: Path, about: dict[str, str], columns: list[Column], values: np.nd
             for k, v in about.items()
             if k.startswith("node ")
         },
+        trace_lines=[v for k, v in about.items() if k.startswith("trace ")],  # pyright: ignore[reportArgumentType]  (checked by FrfSet)
         source=about.get("source", str(path)),
     )
 

@@ -22,7 +22,7 @@ from jaxmb.measurement.frf_set import SI_UNITS, UNKNOWN, FrfSet, unit_scale
 NEEDED = ("frequency_hz", "frf", "kind")
 OPTIONAL = (
     "coherence", "outputs", "inputs", "unit", "averages", "decay_1_s",
-    "posture_names", "posture_values", "node_names", "node_positions", "source",
+    "posture_names", "posture_values", "node_names", "node_positions", "trace_lines", "source",
 )  # fmt: skip
 ARRAY_NAMES = NEEDED + OPTIONAL
 ARRAYS = ("frequency_hz", "frf", "coherence")
@@ -62,7 +62,7 @@ def _field(name: str, array: np.ndarray) -> Any:
     return array.item() if name in SINGLE and array.size == 1 else array.tolist()
 
 
-LISTS = ("outputs", "inputs", "posture_names", "node_names")
+LISTS = ("outputs", "inputs", "posture_names", "node_names", "trace_lines")
 VECTORS = ("frequency_hz", "posture_values")
 LISTED = 12
 
@@ -165,6 +165,7 @@ def write_npz(path: Path, frf_set: FrfSet) -> None:
         "posture_values": list(frf_set.posture.values()) or None,
         "node_names": list(frf_set.nodes) or None,
         "node_positions": list(frf_set.nodes.values()) or None,
+        "trace_lines": list(map("; ".join, frf_set.trace_lines)) or None,
     }
     arrays = {name: np.asarray(value) for name, value in fields.items() if value is not None}
     with path.open("xb") as file:  # NumPy would add an ending to a path such as SET.NPZ

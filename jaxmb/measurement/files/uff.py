@@ -67,6 +67,20 @@ def read_positions(dataset: Dataset, positions: Positions) -> bool:
     return dataset.number == 15 and any(int(definition) > 1 for _, definition, *_ in rows)
 
 
+def read_trace_lines(dataset: Dataset) -> list[tuple[str, ...]]:
+    """Lines through nodes of a dataset 82; a node 0 begins another one.
+
+    Raises:
+        ValueError: the dataset is damaged.
+    """
+    head, _, *rows = [*dataset.data.decode("ascii", "replace").splitlines(), "", ""]
+    words, size = " ".join(rows).split(), [*head.split(), ""][1]
+    if not size.isdigit() or len(words) != int(size) or not all(word.isdigit() for word in words):
+        raise ValueError(f"{dataset.location}: holds {len(words)} nodes, expected {size or 'some'} whole numbers")
+    lines = (line.split() for line in " ".join(str(int(word)) if int(word) else ";" for word in words).split(";"))
+    return [tuple(line) for line in lines if len(line) > 1]
+
+
 TIME_RESPONSE, FRF, COHERENCE, MULTIPLE_COHERENCE = 1, 4, 6, 26
 SAME_FREQUENCY = 1e-6
 """Relative tolerance of equal frequencies: the format has six digits."""
@@ -89,13 +103,15 @@ def read_uff(path: Path) -> tuple[FrfSet, tuple[str, ...]]:
     """
     functions: list[Function] = []
     others: Counter[str] = Counter()
-    positions, local, has_systems, system = Positions(), False, False, None
+    positions, traces, local, has_systems, system = Positions(), list[tuple[str, ...]](), False, False, None
     with path.open("rb") as file:
         for dataset in datasets(file, binary_size):
             if dataset.number == 58:
                 functions.append(read_function(dataset))
             elif dataset.number in (15, 2411):
                 local |= read_positions(dataset, positions)
+            elif dataset.number == 82:
+                traces += read_trace_lines(dataset)
             elif dataset.number == 164:
                 units = read_units(dataset.data.decode("ascii", "replace"), dataset.location)
                 if system not in (None, units):
@@ -110,7 +126,8 @@ def read_uff(path: Path) -> tuple[FrfSet, tuple[str, ...]]:
     responses = [f for f in functions if f.type == FRF]
     if not responses:
         found = Counter(f.name for f in functions) + others
-        raise ValueError(f"holds no frequency response function (dataset 58, type 4); found {_counted(found)}")
+        hint = "; a .toml describes time records" if any(f.type == TIME_RESPONSE for f in functions) else ""
+        raise ValueError(f"holds no frequency response function (dataset 58, type 4); found {_counted(found)}{hint}")
     kind, unit = kind_and_unit(responses[0], system)
     _check_consistent(responses, kind, unit, system)
     record = own_record(responses[0])
@@ -122,6 +139,8 @@ def read_uff(path: Path) -> tuple[FrfSet, tuple[str, ...]]:
     if local and has_systems:
         others["positions in local coordinate systems"] += 1
         positions = {}
+    drawn = [line for line in traces if positions.keys() >= set(line)]
+    others["trace lines through nodes without positions"] += len(traces) - len(drawn)
     per_metre = 1.0 if system is None else system.per_metre  # unconverted where the file specifies no units
     ids = "; ".join(x for x in responses[0].ids if x)
     remarks = (f"{path}: skipped {_counted(others)}",) if others.total() else ()
@@ -137,6 +156,7 @@ def read_uff(path: Path) -> tuple[FrfSet, tuple[str, ...]]:
         unit=unit,
         posture=record.get("posture", {}),
         nodes={node: (x / per_metre, y / per_metre, z / per_metre) for node, (x, y, z) in positions.items()},
+        trace_lines=tuple(drawn),
         source=record.get("source", f"{path} ({ids})" if ids else str(path)),
     )
     return frf_set, remarks
@@ -302,7 +322,7 @@ def write_uff(path: Path, frf_set: FrfSet) -> None:
         if frf_set.unit != UNKNOWN:
             file.write(units_dataset().encode())
         if frf_set.nodes:
-            file.write(nodes_dataset(frf_set.nodes).encode())
+            file.write((nodes_dataset(frf_set.nodes) + trace_lines_datasets(frf_set.trace_lines)).encode())
         axis, none = (18, "Frequency", "Hz"), (0, "", "")
         numerator = next(number for number, kind in FRF_KINDS.items() if kind == frf_set.kind)
         for o, i in np.ndindex(len(rows), len(columns)):
@@ -414,3 +434,12 @@ def nodes_dataset(nodes: Mapping[str, tuple[float, float, float]]) -> str:
             )
         text += f"{int(name):10d}{1:10d}{1:10d}{11:10d}\n" + "".join(f"{x:25.16e}" for x in position) + "\n"
     return text + MARK
+
+
+def trace_lines_datasets(lines: Sequence[Sequence[str]]) -> str:
+    """A dataset 82 for each line through nodes."""
+    text = ""
+    for number, line in enumerate(lines, 1):
+        rows = ("".join(f"{int(name):10d}" for name in line[k : k + 8]) for k in range(0, len(line), 8))
+        text += f"{MARK}{82:6d}\n{number:10d}{len(line):10d}{1:10d}\nNONE\n" + "\n".join(rows) + f"\n{MARK}"
+    return text

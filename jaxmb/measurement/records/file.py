@@ -216,6 +216,7 @@ def estimate_of_records(name_or_path: str | os.PathLike[str]) -> MeasuredFrf:
         "unit": records[0].unit,
         "posture": description.posture,
         "nodes": description.nodes,
+        "trace_lines": description.trace_lines,
         "source": description.source or str(path),
     }
     method = description.method

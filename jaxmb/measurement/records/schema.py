@@ -188,6 +188,8 @@ class RecordsFile(Part):
     """Coordinates of the machine during the test [rad, m]."""
     nodes: dict[Text, Vector] = {}
     """Position of each node [m]."""
+    trace_lines: tuple[tuple[Text, ...], ...] = ()
+    """Lines through nodes by which the structure is drawn, as `[["1", "2", "3"], ["2", "4"]]`."""
     public: PublicData | None = None
     """Source of published data."""
     record: tuple[Record, ...] = Field(min_length=1, max_length=MOST_CHANNELS)

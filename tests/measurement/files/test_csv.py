@@ -62,6 +62,7 @@ def test_the_table_of_the_documentation(tmp_path):
         "accelerance", "g/N", 16, ("12 x",), ("3 -z",)
     )  # fmt: skip
     np.testing.assert_array_equal(made.frf[:, 0, 0], [0.1 - 0.002j, complex(np.nan, np.nan)])
+    assert (made.nodes["3"], made.trace_lines) == ((0.0, 0.2, 0.3), (("3", "12"),))
 
 
 def test_pairs_that_are_missing_are_nan(tmp_path):

@@ -96,7 +96,8 @@ def test_round_trip_of_every_field(tmp_path, ending, coherence):
     h[2, 1, 1] = complex(np.nan, np.inf)
     made = FrfSet(
         FREQUENCY, h, "accelerance", outputs=MADE.outputs, inputs=MADE.inputs, coherence=coherence,
-        averages=16, decay_1_s=0.4, unit="g/lbf", posture={"z2": 1.2217304763960306}, nodes={"12": (0.1, 1 / 3, -2.0)},
+        averages=16, decay_1_s=0.4, unit="g/lbf", posture={"z2": 1.2217304763960306},
+        nodes={"12": (0.1, 1 / 3, -2.0), "7": (1, 2, 3)}, trace_lines=(("12", "7", "12"), ("7", "12", "7")),
         source="hammer, é",
     )  # fmt: skip
     write_frf(tmp_path / f"set.{ending}", made)

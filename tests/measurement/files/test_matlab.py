@@ -25,11 +25,12 @@ VARIABLES = {
     "frequency_hz": FREQUENCY, "frf": H, "kind": "mobility", "coherence": H[:, :, 0].real / 100.0, "unit": "mm/s/N",
     "outputs": cell(["12 x", "tool -ry"]), "inputs": ["a", "bcd ef", "g"], "averages": 16, "decay_1_s": 0.5,
     "posture_names": cell(["z2", "z3"]), "posture_values": [1.5, -2.0], "node_names": cell(["12"]),
-    "node_positions": np.array([[1.0, 2.0, 3.0]]), "source": "r\xe9sum\xe9", "other": np.ones((3, 4)),
+    "node_positions": np.array([[1.0, 2.0, 3.0]]), "trace_lines": cell(["12; 12"]),
+    "source": "r\xe9sum\xe9", "other": np.ones((3, 4)),
 }  # fmt: skip
 MADE = FrfSet(
     FREQUENCY, H, "mobility", ("12 x", "tool -ry"), ("a", "bcd ef", "g"), VARIABLES["coherence"], 16, 0.5, "mm/s/N",
-    {"z2": 1.5, "z3": -2.0}, {"12": (1.0, 2.0, 3.0)}, "r\xe9sum\xe9",
+    {"z2": 1.5, "z3": -2.0}, {"12": (1.0, 2.0, 3.0)}, "r\xe9sum\xe9", (("12", "12"),),
 )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from jaxmb.io.validation import InputError
 from jaxmb.measurement.files.frf_file import read_frf, write_frf
-from jaxmb.measurement.files.uff import read_time_histories
+from jaxmb.measurement.files.uff import read_time_histories, read_uff, write_uff
 from jaxmb.measurement.frf_set import FrfSet, to_si
 
 MARK = "    -1\n"
@@ -284,6 +284,27 @@ def test_positions(tmp_path):
         (sets[0].replace(b"7 0 0", b"7.5 0 0"), "the label of a node is 7.5, expected a whole number"),
     ):
         assert message in refusal(tmp_path, wrong, function(H[:, 0, 0]))
+
+
+def test_trace_lines_of_pyuff(tmp_path):
+    """A node 0 begins another line; those through nodes without positions are left out and reported."""
+    nodes = {"type": 15, "node_nums": [1, 2, 3, 10], "def_cs": [0] * 4, "disp_cs": [0] * 4, "color": [1] * 4,
+             "x": [0.0, 1.0, 2.0, 3.0], "y": [0.0] * 4, "z": [0.0] * 4}  # fmt: skip
+    lines = [{"type": 82, "trace_num": k, "n_nodes": len(of), "color": 1, "id": "NONE", "nodes": np.array(of)}
+             for k, of in enumerate(([1, 2, 3, 0, 3, 10, 0], [2, 77], [1, 2, 3, 10, 3, 2, 1, 2, 3, 10]))]  # fmt: skip
+    path = tmp_path / "lines.uff"
+    pyuff.UFF(str(path)).write_sets([nodes, *lines], "overwrite")
+    with path.open("ab") as file:
+        file.write(function(H[:, 0, 0]))
+    found, remarks = read_uff(path)
+    assert found.trace_lines == (("1", "2", "3"), ("3", "10"), (*"123", "10", *"32123", "10"))
+    assert remarks == (f"{path}: skipped 1 trace lines through nodes without positions",)
+    write_uff(tmp_path / "written.uff", found)
+    sets = [each for each in pyuff.UFF(str(tmp_path / "written.uff")).read_sets() if each["type"] == 82]
+    assert [each["nodes"].tolist() for each in sets] == [[1, 2, 3], [3, 10], [1, 2, 3, 10, 3, 2, 1, 2, 3, 10]]
+    path.write_bytes(path.read_bytes().replace(b"         2        77", b"         2         x"))
+    with pytest.raises(ValueError, match=r"dataset 82.*holds 2 nodes, expected 2 whole numbers"):
+        read_uff(path)
 
 
 def changed(line, text, values=H[:, 0, 0], **changes):
