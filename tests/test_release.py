@@ -37,7 +37,7 @@ def distributions(tmp_path_factory):
 
 def test_version_without_history(distributions):
     for path in distributions:
-        assert re.match(r"jaxmb-0\.1\.0[.-]", path.name), path.name
+        assert re.match(r"jaxmb-0\.1\.0\.dev0[.-]", path.name), path.name
 
 
 def test_contents_of_the_wheel(distributions):
@@ -68,7 +68,7 @@ def test_metadata(distributions):
     done = subprocess.run([sys.executable, "-m", "twine", "check", "--strict", *map(str, distributions)],
                           capture_output=True, text=True)  # fmt: skip
     assert done.returncode == 0, done.stdout
-    text = zipfile.ZipFile(distributions[0]).read("jaxmb-0.1.0.dist-info/METADATA").decode()
+    text = zipfile.ZipFile(distributions[0]).read("jaxmb-0.1.0.dev0.dist-info/METADATA").decode()
     for expected in ("Requires-Python: >=3.11", "License-Expression: Apache-2.0", "Python :: 3.13", "POSIX :: Linux"):
         assert expected in text
     extras = set(re.findall(r"^Provides-Extra: (\S+)", text, re.MULTILINE))
