@@ -115,6 +115,11 @@ def test_wrong_types_and_shapes(call, message):
         call()
 
 
+def test_wrong_keywords_are_suggested():
+    with pytest.raises(TypeError, match=r"modal_analysis: argument 'methd' does not exist, did you mean 'method'\?"):
+        jaxmb.modal_analysis(None, methd="lsce")
+
+
 PROGRAM = """
 from pathlib import Path
 

@@ -309,6 +309,7 @@ MADE_BY = {"Machine": "load_machine", "Model": "build_model", "Study": "load_stu
 def typed_arguments(function: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
     """Decorator: ValueError for an argument that is annotated with a class of jaxmb and is no object of it."""
     signature = inspect.signature(function)
+    is_open = any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values())
     classes = {
         name: parameter.annotation
         for name, parameter in signature.parameters.items()
@@ -317,7 +318,10 @@ def typed_arguments(function: Callable[Arguments, Value]) -> Callable[Arguments,
 
     @functools.wraps(function)
     def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Value:
-        given = signature.bind(*args, **kwargs).arguments
+        unknown = [name for name in kwargs if name not in signature.parameters]
+        if unknown and not is_open:
+            raise TypeError(known_name(f"{function.__name__}: argument", unknown[0], signature.parameters))
+        given = signature.bind_partial(*args, **kwargs).arguments  # Python names what is missing
         for name, expected in classes.items():
             if name in given and not isinstance(given[name], expected):
                 made_by = MADE_BY.get(expected.__name__)

@@ -327,4 +327,7 @@ def window(name: str) -> Figure:
         raise ValueError(NO_WINDOW.format(backend))
     from matplotlib import pyplot
 
-    return pyplot.figure(name, figsize=SIZE)
+    try:
+        return pyplot.figure(name, figsize=SIZE)
+    except (ImportError, RuntimeError) as error:  # a toolkit that is not installed
+        raise ValueError(f"{NO_WINDOW.format(backend)}: {error}") from None

@@ -1,6 +1,9 @@
 """Poles selected with the pointer: simulated events on matplotlib's Agg canvas."""
 
 import json
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -171,3 +174,16 @@ def test_wrong_files(text, message, measured, tmp_path, capsys):
     assert main([*command, "--out", str(tmp_path / "out")]) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert message in line
+
+
+@pytest.mark.parametrize("name", ["webagg", "module://nowhere", "agg"])
+def test_without_a_window(name, measured, tmp_path):
+    """A toolkit that is not installed, an unknown one, and none: one line."""
+    write_frf(tmp_path / "set.npz", measured)
+    program = "import sys; sys.modules['tornado'] = None; from jaxmb.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", program, "modal", str(tmp_path / "set.npz"), "--pick"]
+    done = subprocess.run(command, env=os.environ | {"MPLBACKEND": name}, capture_output=True, text=True, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("jaxmb: ")]
+    assert name in line
+    assert "Traceback" not in done.stderr
