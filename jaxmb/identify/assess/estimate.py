@@ -220,8 +220,10 @@ def _held_out_error(solution: Solution, entry: Entry) -> str:
     score, text = test.score(view, None), entry.source.gross_errors(test, solution.model)
     if not (text or score.poor):
         return ""
-    used = np.asarray(test.row_weights()) > 0.0
-    scale = 1.0 / np.sqrt(np.asarray(test.row_weights())[used])
+    # errors of the test increase a noise that is estimated from its residual
+    variances = np.asarray(test.row_weights()) * np.minimum(entry.source.variance_bound(test), 1.0)
+    used = variances > 0.0
+    scale = 1.0 / np.sqrt(variances[used])
     residual = residual_of_test(test, view)[used] * scale
     slope = state_of_test(solution.study.problem, test, solution.u)[1][used] * scale[:, None]
     known = triangular_factor(solution.jacobian[rows] for rows in row_blocks(solution.jacobian))
