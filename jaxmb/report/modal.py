@@ -206,8 +206,7 @@ def compared_analyses(one: SavedAnalysis, other: SavedAnalysis, names: tuple[str
     common = [point for point in one.points if point in other.points]
     rows_of = [[own.points.index(point) for point in common] for own in (one, other)]
     likeness = np.asarray(mac(one.shape[rows_of[0]], other.shape[rows_of[1]])) if len(common) > 1 else None
-    is_empty = not (one.frequency_hz.size and other.frequency_hz.size)
-    pairs = [] if is_empty else paired_modes(one.frequency_hz, other.frequency_hz, likeness, FARTHEST)
+    pairs = paired_modes(one.frequency_hz, other.frequency_hz, likeness, FARTHEST)
     change = np.array([other.frequency_hz[j] - one.frequency_hz[i] for i, j in pairs])
     std = np.array([np.hypot(other.frequency_std_hz[j], one.frequency_std_hz[i]) for i, j in pairs])
     ratio = change / np.maximum(std, np.finfo(float).tiny)

@@ -59,7 +59,7 @@ from jaxmb.report.section import (
     side_by_side,
 )
 from jaxmb.report.tests import more_tests
-from jaxmb.response.modal import modes
+from jaxmb.response.modal import Modes, possible_modes
 
 BUDGET = "Uncertainty budget"
 NO_BUDGET = (
@@ -134,17 +134,17 @@ def mode_sections(result: Result) -> list[Section]:
     entries = [entry for entry in result.study.entries if entry.test.vibration is not None]
     distinct = {tuple(np.asarray(entry.test.vibration.q).tolist()): entry for entry in reversed(entries)}
     entries = sorted(distinct.values(), key=entries.index)
-    drawn = [Picture(f"modes-{k}", partial(_mode_shapes, result, entry)) for k, entry in enumerate(entries, 1)]
+    found = [(entry, possible_modes(entry.test.view(result.model).tangent)) for entry in entries]
+    drawn = [(entry, partial(_mode_shapes, result, entry, own)) for entry, own in found if own.frequency_hz.size]
     groups = [
-        Group(f"Modes at the posture of {entry.name}", (picture,), k < SHOWN_TESTS)
-        for k, (entry, picture) in enumerate(zip(entries, drawn, strict=True))
+        Group(f"Modes at the posture of {entry.name}", (Picture(f"modes-{k}", draw),), k <= SHOWN_TESTS)
+        for k, (entry, draw) in enumerate(drawn, 1)
     ]
     return section("Mode shapes of the identified machine", groups)
 
 
-def _mode_shapes(result: Result, entry: Entry) -> Skeleton:
+def _mode_shapes(result: Result, entry: Entry, found: Modes) -> Skeleton:
     q = entry.test.vibration.q
-    found = modes(entry.test.view(result.model).tangent)
     in_band = int(np.sum(np.asarray(found.frequency_hz) <= entry.test.vibration.band_end_hz))
     body = mode_shape_skeleton(result.model, q, min(max(in_band, 1), MOST_MODES), found)
     first = max(body.modes[0].energy, key=body.modes[0].energy.__getitem__)

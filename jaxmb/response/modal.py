@@ -227,6 +227,13 @@ def modes(tangent: Tangent) -> Modes:
     return modes_of(values[pairs], shapes[:, pairs], real)
 
 
+def possible_modes(tangent: Tangent) -> Modes:
+    """Modes; none where the mass matrix is not positive definite, as with fitted inertias that no body has."""
+    if not singular_mass_matrices(np.asarray(tangent.mass)):
+        return modes(tangent)
+    return modes_of(np.zeros(0, complex), np.zeros((len(tangent.mass), 0), complex), np.zeros(0))
+
+
 def first_order_modes(
     M: Float[np.ndarray, "*p n n"], C: Float[np.ndarray, "*p n n"], K: Inexact[np.ndarray, "*p n n"]
 ) -> tuple[Complex[np.ndarray, "*p 2n"], Complex[np.ndarray, "*p n 2n"]]:
@@ -579,6 +586,8 @@ def paired_modes(
         likeness: MAC; None to pair by frequency.
         farthest: largest ratio of the frequencies of a pair.
     """
+    if not (np.size(first_hz) and np.size(second_hz)):
+        return []
     distance = np.abs(np.log(np.asarray(first_hz)[:, None] / np.asarray(second_hz)))
     is_pair = distance <= np.log(farthest)
     cost = np.where(is_pair, distance if likeness is None else 1.0 - likeness, UNPAIRABLE)

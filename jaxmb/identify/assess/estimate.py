@@ -58,6 +58,7 @@ from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.study.study import Study
 from jaxmb.io.validation import Table
 from jaxmb.machine.build import Model
+from jaxmb.response.modal import singular_mass_matrices
 
 INCONSISTENT = 2.0
 """Root mean square residual, in units of stated noise, above which no standard deviation covers the effect of model
@@ -128,6 +129,8 @@ class GoodnessOfFit:
     """Texts on data that the prediction does not reproduce beyond its noise, by name of a held-out test."""
     not_reproduced: tuple[str, ...]
     """Names of the fitted tests that the machine does not reproduce within their noise and the tolerances."""
+    without_modes: tuple[str, ...]
+    """Names of the fitted tests at whose posture its mass matrix is not positive definite."""
     is_inconsistent: bool
     """Whether the residual of a test is at least `INCONSISTENT` times its stated noise and not tolerated."""
 
@@ -178,11 +181,14 @@ def goodness_of_fit(
     untolerated = [_untolerated(own, allowed) for own, allowed in zip(each, tolerated, strict=True)]
     of_all = total and _untolerated(total, bool(misfit_tolerated))
     systematic, gross, not_reproduced = dict[str, float](), dict[str, str](), list[str]()
+    without_modes = list[str]()
     parts = zip(study.fitted, problem.row_slices, solution.views, untolerated, tolerated, strict=True)
     for entry, rows, view, own, allowed in parts:
         test, text = entry.test, entry.source.gross_errors(entry.test, model, solution.jacobian[rows])
         if text and not (allowed and misfit_tolerated):
             gross[test.name] = text
+        if test.vibration is not None and singular_mass_matrices(np.asarray(view.tangent.mass)):
+            without_modes.append(test.name)
         lines = None if allowed else test.lines
         share = 0.0 if lines is None else lines.systematic(solution.residual[rows], solution.row_weights[rows])
         is_visible = own.factor * (test.noise.nominal or 0.0) > LEAST_LOG_RESIDUAL
@@ -190,7 +196,7 @@ def goodness_of_fit(
             systematic[test.name] = share
         is_systematic = test.noise.between_responses or test.name in systematic
         is_noise = own.explained if test.noise.is_known else not is_systematic
-        if test.name in gross or (not is_noise and test.score(view, None).poor):
+        if test.name in (*gross, *without_modes) or (not is_noise and test.score(view, None).poor):
             not_reproduced.append(test.name)
     held_out = ((entry.name, _held_out_error(solution, entry)) for entry in study.checks)
     # that of a linear step is without the outliers of robust tests
@@ -209,6 +215,7 @@ def goodness_of_fit(
         gross_errors=gross,
         held_out_errors={name: text for name, text in held_out if text},
         not_reproduced=tuple(not_reproduced),
+        without_modes=tuple(without_modes),
         is_inconsistent=any(own is not None and not own.explained and own.square > INCONSISTENT**2 for own in judged),
     )
 

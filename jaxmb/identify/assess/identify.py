@@ -80,7 +80,7 @@ from jaxmb.linalg.responses import FEW
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.tangent import Tangent
-from jaxmb.response.modal import modes, select_modes
+from jaxmb.response.modal import possible_modes, select_modes
 
 MOST_PASSES = 10
 """Largest number of linearizations of tests about the fitted machine."""
@@ -332,6 +332,7 @@ def _doubts(estimate: Estimate, diagnosis: Diagnosis, metrics: Metrics, machine:
             stated if goodness.untolerated_misfit is None else None,
         ),
         *others,
+        *(f"{display_name(name)}: {NO_MODES}" for name in goodness.without_modes),
         *([NO_STD] if goodness.not_reproduced else []),
         *diagnosis.doubts,
         *(exceeded_remarks(goodness.budget, estimate.study.tolerances) if is_judged else []),
@@ -358,7 +359,7 @@ def _modes(estimate: Estimate, rows: np.ndarray) -> tuple[Mode, ...]:
     for (entry, view, _), affine in zip(estimate.fitted_of(study.fitted), study.problem.views, strict=True):
         vibration = entry.test.vibration
         if vibration is not None:
-            found = jax.tree.map(np.asarray, modes(view.tangent))
+            found = jax.tree.map(np.asarray, possible_modes(view.tangent))
             found = select_modes(found, found.frequency_hz <= vibration.band_end_hz)
             std = mode_std(
                 vibration.test, study.model, study.free, estimate.u, view.tangent, found, rows, affine,
@@ -388,6 +389,10 @@ def _tangents_by_errors(estimate: Estimate, entry: Entry) -> tuple[Tangent, np.n
     return jax.tree.map(lambda *parts: np.stack(parts, axis=-1), *columns), by_errors.matrix
 
 
+NO_MODES = (
+    "the identified machine has no modes at this posture, as its mass matrix is not positive definite: inertias that no"
+    " body has reproduce the data best"
+)
 CONVERGED_SLOPE = 1e-6
 """Cosine between the residual and a column of the Jacobian, of a parameter not limited by a bound, below which the fit
 has converged."""

@@ -20,7 +20,7 @@ from jaxmb.identify.stiffness_model.completion import CompletionOutcome
 from jaxmb.identify.study.study import Study
 from jaxmb.io.files import plain, restored
 from jaxmb.io.validation import known_name
-from jaxmb.response.modal import Modes, modes, paired_modes
+from jaxmb.response.modal import Modes, paired_modes, possible_modes
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -372,7 +372,7 @@ def truth_metrics(estimate: Estimate) -> Metrics:
         for entry, view, _ in estimate.fitted_of(study.fitted)
         if (vibration := entry.test.vibration) is not None
         if entry.truth is not None and entry.truth.modes is not None
-        for pair in _against_true_modes(entry, vibration.band_end_hz, modes(view.tangent), entry.truth.modes)
+        for pair in _against_true_modes(entry, vibration.band_end_hz, possible_modes(view.tangent), entry.truth.modes)
     )
     return Metrics(
         parameter_error=errors or None,

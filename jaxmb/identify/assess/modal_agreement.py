@@ -16,7 +16,7 @@ from jaxmb.machine.build import Model
 from jaxmb.machine.families import OF_DAMPING
 from jaxmb.measurement.frf_set import split_dof
 from jaxmb.response.frf import response_rows
-from jaxmb.response.modal import Modes, mac, modes, modes_of, paired_modes
+from jaxmb.response.modal import Modes, mac, modes_of, paired_modes, possible_modes
 
 GOVERNS = 0.5
 """Share of a mode's stiffness or damping above which a parameter governs the mode, as a coordinate with half of the
@@ -50,7 +50,7 @@ def mode_shares(model: Model, free: FreeParameters, test: Test, values: Float[np
         if test.vibration is None:
             return np.zeros(0, complex)
         tangent = test.view(free.apply(model, jnp.asarray(at))).tangent
-        return np.asarray(modes(tangent).eigenvalue)
+        return np.asarray(possible_modes(tangent).eigenvalue)
 
     before = eigenvalues(values)
     share = np.zeros((before.size, values.size))
@@ -104,7 +104,7 @@ def modal_agreement(entry: Entry, view: MotionView, model: Model) -> ModalAgreem
     vibration = entry.test.vibration
     if entry.source.modal is None or vibration is None or entry.source.modal.model.frequency_hz.size == 0:
         return None
-    measured, found = entry.source.modal.model, modes(view.tangent)
+    measured, found = entry.source.modal.model, possible_modes(view.tangent)
     points = tuple(
         (node, direction if sign > 0 else f"-{direction}") for node, direction, sign in map(split_dof, measured.outputs)
     )

@@ -13,6 +13,7 @@ from jaxmb.identify.assess.kinds import fit_metrics
 from jaxmb.identify.fit.state import Fit
 from jaxmb.measurement.files.frf_file import write_frf
 from jaxmb.measurement.frf_set import FrfSet
+from jaxmb.report.result_page import mode_sections
 from tests.identify.arm import BRIEF, FREE, MACHINE, TRUTH, estimate_at, frf, loads, shapes, study_of
 
 STIFF = {"stiffness.*": FREE["stiffness.*"]}
@@ -94,6 +95,19 @@ def test_a_test_without_standard_deviations_leaves_none_in_a_search(tmp_path, mo
     result = assess(estimate)
     assert all(np.isinf(p.std) for p in result.parameters.values())
     assert all(np.isinf(mode.frequency_std_hz) for mode in result.modes)
+
+
+def test_inertias_that_no_body_has_leave_a_result_without_modes(tmp_path):
+    """The mass matrix is indefinite at the minimum, as beside torques of the wrong sign: no modes, and a status."""
+    free = FREE | {"inertia.fore.yy": {"lower": -9.0, "upper": 9.0, "initial": 0.3, "scale": "linear"}}
+    study = study_of(tmp_path, frf(noise=0.01), free=free, tolerances="exact")
+    values = [{**TRUTH, "inertia.fore.yy": -8.0}[name] for name in study.free.names]
+    result = assess(estimate_at(study, study.free.encode(np.array(values))))
+    assert not result.converged
+    assert result.modes == ()
+    assert any("its mass matrix is not positive definite" in text for text in result.doubts)
+    assert all(np.isinf(p.std) for p in result.parameters.values())
+    assert mode_sections(result) == []
 
 
 def test_deflections_that_nothing_is_known_of_have_no_deviation(tmp_path):

@@ -128,6 +128,20 @@ def test_a_full_name_overrules_a_pattern(study):
     assert made.start.given.tolist() == [True, False]
 
 
+def test_inertias_start_at_those_of_the_machine_where_the_middle_of_their_bounds_has_no_mass(study):
+    linear = {"lower": -5.0, "upper": 5.0, "scale": "linear"}
+    free = {"stiffness.b": FREE["stiffness.*"], "inertia.lower.yy": linear, "first_moment.lower.?": linear}
+    made = study(free=free | {"mass.lower": {"lower": 1e-9, "upper": 2e-9}})
+    own = parameters(MODEL)
+    for name, value in zip(made.free.names, made.start.values, strict=True):
+        if name.startswith(("inertia", "first_moment")):
+            assert value == own[name]
+    assert made.start.values[made.free.names.index("mass.lower")] == 2e-9
+    wide = {"lower": 0.0, "upper": 5.0, "scale": "linear"}
+    made = study(free={"stiffness.b": FREE["stiffness.*"], "inertia.lower.yy": wide})
+    assert made.start.values[1] == 2.5
+
+
 def test_lock(study):
     made = study(lock=["a"], free={"stiffness.b": FREE["stiffness.*"]})
     assert made.model.coordinates == ("a", "b")

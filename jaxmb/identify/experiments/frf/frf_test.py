@@ -36,7 +36,7 @@ from jaxmb.measurement.modal.data import frac
 from jaxmb.mechanics.tangent import LinearizeAt
 from jaxmb.response.frf import IDEAL, Sensor, laplace, sensed_receptance, sensor_factor, with_decay
 from jaxmb.response.frf_kind import Point, dof_names
-from jaxmb.response.modal import modes, paired_modes
+from jaxmb.response.modal import paired_modes, possible_modes
 
 
 class Channels(eqx.Module):
@@ -485,7 +485,7 @@ class FrfTest(PostureTest):
             lines_hz = np.asarray(self.omega) / (2.0 * np.pi)
             reference_hz, found_hz = (peaks_hz(total_level(self, frf), lines_hz) for frf in (measured, predicted))
         else:
-            found_hz = np.asarray(modes(view.tangent).damped_frequency_hz)
+            found_hz = np.asarray(possible_modes(view.tangent).damped_frequency_hz)
         reference_hz = reference_hz[reference_hz <= self.vibration.band_end_hz]
         return Score(
             frac=tuple(criterion[np.isfinite(criterion)].tolist()),

@@ -93,7 +93,8 @@ class StudyFile(Part):
     """Point of the linearization: the posture, or the static equilibrium under gravity, with springs unloaded at the
     posture."""
     start: Literal["estimate", "random"] = "estimate"
-    """Initial values of parameters without `initial`. `"estimate"`: the middle of their bounds, all stiffnesses scaled
+    """Initial values of parameters without `initial`. `"estimate"`: the middle of their bounds (of
+    bodies the machine's values, if the mass matrix is singular there), all stiffnesses scaled
     by one factor to the first measured frequency; `"random"`: drawn within the bounds."""
     tolerance: NonNegative | None = None
     """Cost at which the fit stops; by default that of a mean error of log H of 1e-8, without FRFs of residuals of a

@@ -24,7 +24,7 @@ from jaxmb.machine.build import Model
 from jaxmb.machine.families import DISTANCE_OFFSET, LOGARITHMIC, OF_BODIES, OF_GEOMETRY, OF_TESTS, STATION
 from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.tangent import motion_coordinates
-from jaxmb.response.modal import check_mass_matrix
+from jaxmb.response.modal import check_mass_matrix, singular_mass_matrices
 
 ROUNDING = 1e-9
 """Relative difference of values that are equal to the digits of a machine file."""
@@ -273,14 +273,21 @@ def _selected(model: Model, known: Sequence[str], pattern: str) -> list[str]:
 def initial_values(problem: Problem, bounds: Sequence[Bound]) -> tuple[np.ndarray, np.ndarray]:
     """Initial physical value of every free parameter, and a mask of the stated ones.
 
-    The others start in the middle of their bounds. Stiffnesses among them are multiplied by one common factor, within
-    their bounds, with which the first natural frequency of the machine equals the first measured one, the first peak of
-    the FRFs, as Huynh et al. 2020 (section 5) estimate the stiffness of the first joint.
+    The others start in the middle of their bounds; those of bodies at the machine's values, within their bounds, if in
+    the middle the mass matrix is singular at the posture of a test, as with inertias of 0. Stiffnesses among them are
+    multiplied by one common factor, within their bounds, with which the first natural frequency of the machine equals
+    the first measured one, the first peak of the FRFs, as Huynh et al. 2020 (section 5) estimate the stiffness of the
+    first joint.
     """
     middle = [np.sqrt(b.lower * b.upper) if b.logarithmic else 0.5 * (b.lower + b.upper) for b in bounds]
     values = np.array([m if b.initial is None else b.initial for b, m in zip(bounds, middle, strict=True)])
     given = np.array([b.initial is not None for b in bounds], dtype=bool)
     scaled = [i for i, b in enumerate(bounds) if b.initial is None and b.names[0].startswith("stiffness.")]
+    of_bodies = [i for i, b in enumerate(bounds) if b.initial is None and b.names[0].split(".")[0] in OF_BODIES]
+    shaken = [i for i, test in enumerate(problem.tests) if test.vibration is not None] if of_bodies else []
+    if any(singular_mass_matrices(np.asarray(problem.view(i, values).tangent.mass)) for i in shaken):
+        own = parameters(problem.model)
+        values[of_bodies] = [np.clip(own[bounds[i].names[0]], bounds[i].lower, bounds[i].upper) for i in of_bodies]
     seen = ((t.vibration, i) for i, t in enumerate(problem.tests) if t.vibration is not None)
     measured = [(i, f) for vibration, i in seen if (f := vibration.first_frequency_hz) is not None]
     if not scaled or not measured:
