@@ -289,7 +289,8 @@ class FrfDescription(PostureDescription["FrfTest"]):
         own, common = {"size": 0.1 / self._ends[1]}, {"tolerance": "delay_us", "unit": 1e-6}
         for key, on, sizes in (f"delay of {name}", where, own), ("delay", "all FRF tests", common):
             yield error_with_text(key, _delay_text, f"responses of {on} that are", **sizes), "delay"
-        yield error_with_text(f"gain of {name}", factor_text, f"the FRFs of {where}", size=0.1), "log_gain"
+        for key, on in (f"gain of {name}", f"the FRFs of {where}"), ("gain", "all FRFs"):
+            yield error_with_text(key, factor_text, on, size=0.1), "log_gain"
         for key, on in (f"window of {decay:.6g} 1/s", "all FRF tests"), (f"window of {name}", where):
             yield error_with_text(key, _window_text, on, decay, size=0.01 * self._ends[0], least=-decay), "decay"
         yield error_with_text("loss factor", _loss_text, size=0.01, least=0.0, most=1.0), "loss"
