@@ -16,7 +16,7 @@ from scipy.special import chdtri
 
 from jaxmb.identify.assess.corrected import CorrectedResidual, rotated
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, inverse_std, scaled_svd, triangular_factor
-from jaxmb.identify.estimation.least_squares import MOST_EVALUATIONS, host_minimum
+from jaxmb.identify.estimation.least_squares import MOST_EVALUATIONS, SETTLED, host_minimum
 from jaxmb.identify.experiments.machine_errors import compliance_key, damping_key, rocking_pairs
 from jaxmb.identify.experiments.motion import PostureTest
 from jaxmb.identify.experiments.test import Test, residual_of_test
@@ -30,6 +30,8 @@ EXPLAINS = 0.9
 """Part of the misfit beyond noise that an error explains where its correction does not leave noise alone."""
 SCREENED = 8
 """Evaluations of a refit from each start."""
+GAINED = 0.02
+"""Part of the misfit in a start by which the last step of a fit at one size lowers it at most."""
 
 
 WhiteningStep = tuple[slice, Float[np.ndarray, "r k"], Float[np.ndarray, "k"]]
@@ -248,18 +250,19 @@ class HypothesisSearch:
         x, residual = host_minimum(functools.partial(rotated, state), first, lower, upper, evaluations)
         return FittedHypothesis(hypothesis, x, float(residual @ residual) + self.elsewhere)
 
-    def at_size(self, hypothesis: Hypothesis, first: np.ndarray) -> FittedHypothesis:
+    def at_size(self, start: FittedHypothesis) -> FittedHypothesis:
         """Fit of the free parameters at the size of an error in a start: one of 90 deg displaces them."""
 
         def state(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            residual, jacobian = self.state(hypothesis, np.append(u, first[-1]))
+            residual, jacobian = self.state(start.hypothesis, np.append(u, start.size))
             return residual, jacobian[:, :-1]
 
-        free = self.corrected.problem.free
+        free, excess = self.corrected.problem.free, 1.0 - self.noise_mean / max(start.chi_square, 1e-300)
         u, residual = host_minimum(
-            functools.partial(rotated, state), first[:-1], np.asarray(free.lower), np.asarray(free.upper), SCREENED
-        )
-        return FittedHypothesis(hypothesis, np.append(u, first[-1]), float(residual @ residual) + self.elsewhere)
+            functools.partial(rotated, state), start.x[:-1], np.asarray(free.lower), np.asarray(free.upper), SCREENED,
+            settled=max(GAINED * excess, SETTLED),
+        )  # fmt: skip
+        return start._replace(x=np.append(u, start.size), chi_square=float(residual @ residual) + self.elsewhere)
 
     def reproduces(self, end: FittedHypothesis) -> bool:
         """Whether a refit reproduces its alternatives to tests: smaller lengths have smaller residuals in any case."""
@@ -330,7 +333,7 @@ def refitted_hypotheses(
 
     @functools.cache
     def sized(k: int) -> list[FittedHypothesis]:
-        return [inner.get(k, search).at_size(end.hypothesis, end.x) for end in tried[k]]
+        return [inner.get(k, search).at_size(end) for end in tried[k]]
 
     # stated numbers that may be far off, not compliances where none is stated
     far = [bool(error.tolerance and error.starts and error.bounds[0] < 0.0) for error in errors]
@@ -350,7 +353,7 @@ def refitted_hypotheses(
             if chi_square - end.chi_square > CONTINUED * max(chi_square - search.noise_mean, 0.0):
                 end = _with_damping(search, search.fitted(end.hypothesis, end.x), errors[k].key)
             conventions = (end for end in sized(k) if end.size != 0.0 and end.surprise < 1e-9)  # such as 90 deg
-            usual = [search.at_size(end.hypothesis, end.x) for end in conventions]
+            usual = [search.at_size(end) for end in conventions]
             found[k] = min([end, *usual], key=lambda end: end.score)
             if _is_usual(found[k]):
                 best = min(best, found[k].chi_square)

@@ -186,7 +186,7 @@ def _with_likely_errors(
     search: HypothesisSearch, study: Study, unchanged: FittedHypothesis, found: Sequence[FittedHypothesis]
 ) -> tuple[float, list[FittedHypothesis]]:
     """Sum of squares of the fit without a hypothesis, and the refits that leave least, with the most likely errors
-    within their tolerances fitted beside them, where their effect at the best refit is not linear.
+    within their tolerances fitted beside them, where one explains most and the effect of errors there is not linear.
 
     Otherwise the rest of such an effect seems to be a second error. Two errors are kept if they leave significantly
     less than single ones.
@@ -207,6 +207,8 @@ def _with_likely_errors(
     if not found:
         return unchanged.chi_square, []
     order, least = sorted(found, key=lambda end: end.chi_square), float(chdtri(1, FALSE_ALARM / len(errors)))
+    if best_above_half(order, unchanged.chi_square, search.noise_mean, len(errors)) is None:
+        return unchanged.chi_square, list(found)
     single = [end for end in order if len(end.errors) < 2]
     first = {id(end): end for end in (*single[:1], order[0])}
     ends = list(map(with_errors, first.values()))

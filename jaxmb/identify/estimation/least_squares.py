@@ -200,6 +200,7 @@ def host_minimum(
     lower: Float[np.ndarray, "d"],
     upper: Float[np.ndarray, "d"],
     evaluations: int = MOST_EVALUATIONS,
+    settled: float = SETTLED,
 ) -> tuple[Float[np.ndarray, "d"], Float[np.ndarray, "m"]]:
     """Bounded least squares by SciPy, without compiling a program of its own, and the residual at its end.
 
@@ -209,6 +210,7 @@ def host_minimum(
         lower: bounds.
         upper: bounds.
         evaluations: largest number of evaluations of the residual.
+        settled: relative decrease of the sum of squares by a step with which it ends.
     """
 
     @functools.lru_cache(maxsize=1)
@@ -228,7 +230,7 @@ def host_minimum(
             bounds=(lower, upper),
             method=method,
             x_scale="jac",
-            ftol=SETTLED,
+            ftol=settled,
             max_nfev=evaluations,
         )
 

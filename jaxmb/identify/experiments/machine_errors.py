@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
@@ -9,7 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmb.identify.experiments.tolerances import StatedError, error_with_text, usual
+from jaxmb.identify.experiments.tolerances import StatedError, error_with_text, factor_number, usual
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.parameters.model_parameters import (
     TENSOR,
@@ -191,8 +192,8 @@ def _body_errors(
     if not heavy:
         return
     masses = StatedError(
-        "masses", text=lambda x: f"all masses {np.exp(x):.3g} times as large{usual(float(np.exp(x)))}", size=0.1,
-        least=-MOST_FACTOR, most=MOST_FACTOR,
+        "masses", text=lambda x: f"all masses {factor_number(math.exp(x))} times as large{usual(math.exp(x))}",
+        size=0.1, least=-MOST_FACTOR, most=MOST_FACTOR,
     )  # fmt: skip
     yield masses, none._replace(log_mass=np.ones(none.log_mass.size))
     for i in heavy:

@@ -4,6 +4,7 @@ import abc
 import dataclasses
 import functools
 import itertools
+import math
 from collections.abc import Collection, Iterator
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -29,6 +30,7 @@ from jaxmb.identify.experiments.tolerances import (
     TIME_BASE,
     StatedError,
     error_with_text,
+    factor_number,
     factor_text,
     joint_tolerance,
     posture_text,
@@ -238,7 +240,7 @@ def _posture_errors(
 
 
 def _stiffer_text(joints: str, test: str, value: float) -> str:
-    return f"a stiffness of {joints} {np.exp(value):.3g} times as large in {test}"
+    return f"a stiffness of {joints} {factor_number(math.exp(value))} times as large in {test}"
 
 
 def _point_errors(

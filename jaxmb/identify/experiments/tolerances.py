@@ -215,6 +215,13 @@ def usual(factor: float, near: float = NEAR) -> str:
     return f" ({', '.join(found)})" if found else ""
 
 
+def factor_number(factor: float) -> str:
+    """A factor with three digits, near 1 with as many as show its difference from 1, at most six."""
+    difference = abs(factor - 1.0)
+    digits = 3 if difference == 0.0 else min(max(3, 1 - math.floor(math.log10(difference))), 6)
+    return f"{factor:.{digits}g}"
+
+
 def times_text(what: str, value: float) -> str:
     """Text of a factor on frequencies, from the logarithm of true over stated ones."""
     return f"{what} {math.exp(value):.4g} times as high{usual(math.exp(value))}"
@@ -222,7 +229,7 @@ def times_text(what: str, value: float) -> str:
 
 def factor_text(what: str, value: float) -> str:
     """Text of a factor with which a quantity is to be multiplied, from the logarithm of measured over true value."""
-    return f"a factor of {math.exp(-value):.3g} on {what}{usual(math.exp(-value))}"
+    return f"a factor of {factor_number(math.exp(-value))} on {what}{usual(math.exp(-value))}"
 
 
 _CIRCLE = math.log(2.0 * math.pi)

@@ -15,6 +15,7 @@ from jaxmb.identify.experiments.machine_errors import (
     with_further_springs,
     with_machine_errors,
 )
+from jaxmb.identify.experiments.tolerances import factor_number
 from jaxmb.identify.parameters.free_parameters import Bound, free_parameters
 from tests.identify.arm import MACHINE
 
@@ -147,3 +148,7 @@ def test_rotor_inertias_are_tried_at_sizes_of_the_machine():
     sizes = [{e.key: (e.typical, *e.starts) for e, _ in machine_errors(m, free, {})} for m in (ARM, small)]
     large, tiny = (np.array(each["rotor inertia of b"]) for each in sizes)
     np.testing.assert_allclose(tiny, 1e-3 * large, rtol=1e-12)
+
+
+def test_factors_near_one_show_their_difference():
+    assert [factor_number(x) for x in (1.0, 0.99981, 1.0523, 9.80665)] == ["1", "0.99981", "1.05", "9.81"]

@@ -321,7 +321,8 @@ class FrfDescription(PostureDescription["FrfTest"]):
         }
 
     def alternatives(self, model: Model) -> Iterator[tuple[str, str, "FrfTest"]]:
-        """Reversed and exchanged channels, other kinds of FRFs, a reversed sign of the phase, degrees for radians."""
+        """Reversed and exchanged channels, other kinds of FRFs, their reciprocal, a reversed sign of the phase, degrees
+        for radians."""
         test = self.test
         measured, s = np.asarray(test.measured), (np.asarray(test.decay) + 1j * np.asarray(test.omega))[:, None, None]
         weight = np.asarray(test.weight)
@@ -345,6 +346,8 @@ class FrfDescription(PostureDescription["FrfTest"]):
                 change = np.where(s == 0.0, 1.0, s) ** (test.derivatives - own)  # at 0 Hz others than receptances are 0
                 text = f"{kind} stated as {kinds[test.derivatives]}"
                 yield text, text, _with_measured(test, measured * change)
+        text = "force over response stated as response over force"
+        yield text, text, _with_measured(test, 1.0 / np.where(used & (measured != 0.0), measured, np.inf))
         yield "sign of the phase", "the sign of the phase (exp(-j omega t))", _with_measured(test, measured.conj())
         yield from posture_alternatives(test, model)
 
