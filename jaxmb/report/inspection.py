@@ -184,14 +184,16 @@ def expected_table(found: Inspection) -> Table:
         p = found.parameters[names[0]]
         absolute = p.value == 0.0 and math.isfinite(p.std)  # a value of 0 has no relative deviation
         std = number(p.std) if linear else None, "-" if absolute else std_percent(100.0 * p.relative_std)
-        after = "-" if p.next_std is None or p.value == 0.0 else percent(100.0 * p.next_std)
+        after = None
+        if p.next_std is not None and p.std_after_next is not None:
+            after = number(p.std_after_next) if linear else percent(100.0 * p.next_std)
         rows.append(
             (
-                tied_label(names), p.unit, number(p.value), *std, None if found.next is None else after,
+                tied_label(names), p.unit, number(p.value), *std, after,
                 Cell(p.identifiable, p.identifiable),
             )
         )  # fmt: skip
-    after = f"{'std' if found.uncertainty is None else 'noise'} % after next"
+    after = f"{'std' if found.uncertainty is None else 'noise'}{'' if linear else ' %'} after next"
     columns = (*left("parameter", "unit"), *right("value", "std", "std %", after), *left("identifiable"))
     of_log = "" if found.study.problem.prior is not None else "std: of the logarithm; "
     return table("", columns, rows, of_log + verdict_legend(found.study, "tests"))

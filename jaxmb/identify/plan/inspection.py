@@ -72,6 +72,8 @@ class Expected(NamedTuple):
     """Causes and remedies if it is not "yes", else empty."""
     next_std: float | None
     """`relative_std` after the proposed next tests, if any, without the effect of tolerances."""
+    std_after_next: float | None
+    """The same for `std`, SI units."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -300,12 +302,12 @@ def _parameters(
     for i, names in enumerate(study.free.tied):
         # A unit of u is one of the logarithm, or the width of the bounds.
         relative = 1.0 if study.free.logarithmic[i] else study.free.width[i] / abs(values[i]) if values[i] else np.inf
-        after = None if chosen is None else float(relative * chosen.known.std[i])
+        after = (None, None) if chosen is None else (np.array([relative, sizes[i]]) * chosen.known.std[i]).tolist()
         for name in names:
             found[name] = Expected(
                 float(values[i]), unit(study.model, name), float(sizes[i] * known.std[i]),
                 float(relative * known.std[i]), known.verdict[i],
-                reasons[i], after,
+                reasons[i], *after,
             )  # fmt: skip
     return found
 

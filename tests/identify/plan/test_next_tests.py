@@ -119,6 +119,7 @@ def test_what_is_promised_is_what_a_study_with_the_next_tests_predicts(made):
     for name, p in found.parameters.items():
         # Two Jacobians, computed in two ways.
         assert p.next_std == pytest.approx(then.parameters[name].relative_std, rel=1e-5)
+        assert p.std_after_next == pytest.approx(then.parameters[name].std, rel=1e-5)
 
 
 @pytest.mark.parametrize(
