@@ -306,7 +306,8 @@ def number_of_cell(what: str, text: str) -> float:
     """
     if is_number(text) and math.isfinite(number := float(text)):
         return number
-    raise ValueError(f"{what} is '{text[:40]}', expected a finite number")
+    hint = "" if len(text.split()) < 2 else ": numbers are separated by commas"
+    raise ValueError(f"{what} is '{text[:40]}', expected a finite number{hint}")
 
 
 def versions() -> dict[str, str]:

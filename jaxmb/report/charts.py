@@ -261,7 +261,7 @@ class ModeMotion(NamedTuple):
     number: int
     """1 is the lowest frequency."""
     frequency_hz: float
-    """Damped frequency."""
+    """Damped frequency; of measured shapes the natural one, as in the table of modes."""
     damping_ratio: float
     displacement: np.ndarray
     """Complex, of each point [p, 3] in ground axes, m: Re(displacement exp(j phase)) is drawn, largest at phase 0. Zero

@@ -362,8 +362,8 @@ def measured_shapes(name: str, analysis: ModalAnalysis, measured: FrfSet, hertz:
             displacement[number[node], abs(dof) - 1] = np.sign(dof) * shape[k]
         displacement *= size / np.abs(displacement).max(initial=np.finfo(float).tiny)
         displacement = _scaled(displacement, structure, np.arange(len(points)), size)
-        damped_hz, damping_ratio = float(model.damped_frequency_hz[r]), float(model.damping_ratio[r])
-        drawn.append(ModeMotion(r + 1, damped_hz, damping_ratio, displacement, frequency_unit=hertz))
+        frequency_hz, damping_ratio = float(model.frequency_hz[r]), float(model.damping_ratio[r])
+        drawn.append(ModeMotion(r + 1, frequency_hz, damping_ratio, displacement, frequency_unit=hertz))
     between = f"{drawn[0].frequency_hz:.4g} to {drawn[-1].frequency_hz:.4g} {hertz}"
     which = f"first {len(drawn)} of {analysis.frequency_hz.size}" if len(drawn) < analysis.frequency_hz.size else "all"
     return Skeleton(

@@ -615,7 +615,8 @@ def most_likely_errors(estimate: Estimate) -> ModelError | None:
         return None
     joint, errors = goodness.joint, goodness.budget.errors
     order = np.argsort(-np.abs(joint.sizes))[:MOST_LIKELY].tolist()
-    text = listed([errors[k].described(float(joint.sizes[k]) * errors[k].std(study.tolerances)) for k in order])
+    sizes = [(errors[k], float(joint.sizes[k])) for k in order]
+    text = listed([f"{e.described(x * e.std(study.tolerances))}: {abs(x):.2g} tolerances" for e, x in sizes])
     values = free.values(joint.u)
     return ModelError(text, 1.0, free.named(values), free.named(joint.std * np.abs(free.slope(values))))
 

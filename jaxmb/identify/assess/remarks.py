@@ -59,7 +59,7 @@ def tolerance_remarks(estimate: Estimate, likely: ModelError | None) -> list[str
     misfit = estimate.goodness.misfit
     if misfit is None or not estimate.goodness.misfit_tolerated:
         return []
-    text, cause = "", "errors of the stated values of machine and tests explain it, within their tolerances"
+    text, cause = "", "errors of the stated values of machine and tests, likely by their tolerances, explain it"
     if estimate.goodness.budget is None:
         cause = "errors of the values of the two steps explain it, within their standard deviations"
     if likely is not None:

@@ -35,11 +35,11 @@ Positions = dict[str, tuple[float, float, float]]
 """Positions by node."""
 
 
-def read_positions(dataset: Dataset, positions: Positions) -> bool:
+def read_positions(dataset: Dataset, positions: Positions) -> set[int]:
     """Add the nodes of a dataset 15 or 2411, in the file's unit of length.
 
     Returns:
-        Whether some refer to another coordinate system than the first (dataset 15).
+        Numbers of the coordinate systems of positions and displacements, 1 for the first and for none.
 
     Raises:
         ValueError: a record is invalid, or a node occurs twice.
@@ -64,7 +64,7 @@ def read_positions(dataset: Dataset, positions: Positions) -> bool:
             raise ValueError(f"{location}: node {name} is at {position}, expected finite coordinates")
         if positions.setdefault(name, position) != position:
             raise ValueError(f"{location}: node {name} has two positions in the file")
-    return dataset.number == 15 and any(int(definition) > 1 for _, definition, *_ in rows)
+    return {max(int(system), 1) for _, *systems, _, _, _, _ in rows for system in systems}
 
 
 def read_trace_lines(dataset: Dataset) -> list[tuple[str, ...]]:
@@ -103,13 +103,13 @@ def read_uff(path: Path) -> tuple[FrfSet, tuple[str, ...]]:
     """
     functions: list[Function] = []
     others: Counter[str] = Counter()
-    positions, traces, local, has_systems, system = Positions(), list[tuple[str, ...]](), False, False, None
+    positions, traces, systems, has_systems, system = Positions(), list[tuple[str, ...]](), set[int](), False, None
     with path.open("rb") as file:
         for dataset in datasets(file, binary_size):
             if dataset.number == 58:
                 functions.append(read_function(dataset))
             elif dataset.number in (15, 2411):
-                local |= read_positions(dataset, positions)
+                systems |= read_positions(dataset, positions)
             elif dataset.number == 82:
                 traces += read_trace_lines(dataset)
             elif dataset.number == 164:
@@ -136,8 +136,8 @@ def read_uff(path: Path) -> tuple[FrfSet, tuple[str, ...]]:
     inputs = tuple(dict.fromkeys(f.reference for f in responses))
     frequency_hz, frf, coherence = _values(responses, coherences, (outputs, inputs))
     others.update(f.name for f in functions if f.type not in (FRF, COHERENCE, MULTIPLE_COHERENCE))
-    if local and has_systems:
-        others["positions in local coordinate systems"] += 1
+    if len(systems) > 1 or (has_systems and systems - {1}):
+        others["geometry in local coordinate systems"] += 1
         positions = {}
     drawn = [line for line in traces if positions.keys() >= set(line)]
     others["trace lines through nodes without positions"] += len(traces) - len(drawn)

@@ -47,8 +47,8 @@ class Scatter:
         return [
             f"natural frequencies differ between {self.between} with a standard deviation of"
             f" {low if low == high else f'{low} to {high}'} %: the structure, its boundary or the amplitude changed"
-            " during the test, or leakage of short records distorts the peaks; modes and synthesized FRFs are those of"
-            " the mean"
+            " during the test, leakage of short records distorts the peaks, or there are close modes, which two"
+            " references would separate; modes and synthesized FRFs are those of the mean"
         ]
 
 

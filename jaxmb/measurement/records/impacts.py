@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Unpack
 
 import numpy as np
+from jaxtyping import Float
 
 from jaxmb.io.validation import error_location, finite_number, whole_number
 from jaxmb.measurement.frf_set import FrfLabels, FrfSet, labelled
@@ -344,12 +345,17 @@ def _windowed(
     return f, (response - response[: pulse.start].mean(axis=0)) * after[:, None]
 
 
+def _motion(samples: Float[np.ndarray, "k o"]) -> Float[np.ndarray, "o"]:
+    """Root mean square of some samples, 0 where white noise is most of it: motion changes slowly between samples."""
+    size = np.sqrt(np.mean(samples**2, axis=0))
+    return np.where(np.diff(samples, axis=0).std(axis=0) < size, size, 0.0)
+
+
 def _remarks(response: np.ndarray, windowed: np.ndarray, pulse: Pulse) -> list[str]:
-    found = []
-    before = response[: pulse.start].std(axis=0)
+    found, rest = [], response[: pulse.start]
+    before = _motion(rest - rest.mean(axis=0))
     peak = np.abs(windowed).max(axis=0)
-    tail = windowed[-max(8, windowed.shape[0] // 20) :]
-    after = np.sqrt(np.mean(tail**2, axis=0))
+    after = _motion(windowed[-max(8, windowed.shape[0] // 20) :])
     for o in range(peak.size):
         if before[o] > STILL_MOVING * peak[o]:
             found.append(f"response {o + 1} moves by {before[o] / peak[o]:.0%} of its peak before the hit")

@@ -326,7 +326,7 @@ def test_errors_within_their_tolerances_are_covered_and_no_doubt(tmp_path, noise
     stated = identify(study_of(tmp_path, *tests, **BRIEF, tolerances=EXACT | {"mass_percent": 4.0}))
     assert stated.metrics.tolerated
     assert stated.doubts == ()
-    assert any("within their tolerances" in text for text in stated.remarks)
+    assert any("likely by their tolerances" in text for text in stated.remarks)
     for name, p in stated.parameters.items():
         assert p.interval_95[0] <= TRUTH[name] <= p.interval_95[1]
     assert 0.02 < stated.parameters["stiffness.a"].std_log < 0.08

@@ -272,10 +272,16 @@ def test_positions(tmp_path):
     assert made.nodes == {"12": (1, 2, 3), "7": (1.5, 2.5, 3.5), "8": (4, 5, 6), "3": (0.1, 0.2, 1 / 3)}
     made = read(tmp_path, *sets, units(5, 1e3, 1e3), function(H[:, 0, 0]))
     assert made.nodes["7"] == pytest.approx((1.5e-3, 2.5e-3, 3.5e-3), rel=1e-15)
-    moved = sets[0].replace(b"7 0 0", b"7 3 0")
     systems = (MARK + "  2420\n  1\n" + MARK).encode()
-    with pytest.warns(UserWarning, match="1 dataset 2420, 1 positions in local coordinate systems"):
-        assert read(tmp_path, moved, systems, function(H[:, 0, 0])).nodes == {}
+    for local in (b"7 3 0", b"7 0 3"):  # of its position, and of its displacements
+        moved = sets[0].replace(b"7 0 0", local)
+        with pytest.warns(UserWarning, match="1 dataset 2420, 1 geometry in local coordinate systems"):
+            assert read(tmp_path, moved, systems, function(H[:, 0, 0])).nodes == {}
+        with pytest.warns(UserWarning, match="skipped 1 geometry in local coordinate systems"):
+            assert read(tmp_path, moved, function(H[:, 0, 0])).nodes == {}
+    one = sets[0].replace(b"7 0 0", b"7 3 3").replace(b"8 0 0", b"8 3 3")
+    one = one.replace(f"{12:10d}{0:10d}{0:10d}".encode(), f"{12:10d}{3:10d}{3:10d}".encode())
+    assert len(read(tmp_path, one, function(H[:, 0, 0])).nodes) == 3
     for wrong, message in (
         (sets[0].replace(b"2.5 3.5", b"2.5 abc"), "line 2, dataset 15, line 4: found 'abc', expected a number"),
         (sets[0].replace(b"2.5 3.5", b"2.5"), "line 2, dataset 15: holds 20 numbers, expected 7 for each node"),

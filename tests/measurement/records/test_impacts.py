@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from jaxmb.measurement.records.impacts import (
+    Pulse,
+    _remarks,
     cut_hits,
     double_hit,
     estimate_frf_from_hits,
@@ -250,3 +252,12 @@ def test_what_is_refused(records, settings, message):
     with pytest.raises(ValueError, match=message) as caught:
         estimate_frf_from_hits(records, RATE, **settings)
     assert "\n" not in str(caught.value)
+
+
+def test_noise_of_a_channel_that_does_not_respond_is_no_motion():
+    """A vibration before the hit and at the end is reported, noise of the same size is not."""
+    rng, t = np.random.default_rng(0), np.arange(2000) / 1000.0
+    pulse = Pulse(start=100, peak=102, stop=105)
+    response = 0.1 * np.column_stack([rng.normal(size=2000), np.sin(2.0 * np.pi * 20.0 * t)])
+    found = _remarks(response, response, pulse)
+    assert [text[:16] for text in found] == ["response 2 moves", "response 2 is st"]
