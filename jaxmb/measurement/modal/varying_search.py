@@ -42,6 +42,8 @@ FIRST_ERROR = 0.02
 """Initial model error relative to the response, from differing hits, before it is estimated at the modes found."""
 NARROWEST = 0.3
 """Least half-power bandwidth of a mode in lines."""
+APART = (0.3, 1.0)
+"""Distances of two poles in half-power bandwidths from which their fit starts."""
 HALF_POWER = 2.35
 """Width of a normal distribution at half its height, in standard deviations."""
 FURTHER = 2.0
@@ -107,8 +109,9 @@ class VaryingSearch:
             self._leave_out()
 
     def gain_of_moves(self) -> float:
-        """Median reduction factor of the variance by varying poles, over the better fitted half of the modes found."""
-        both = []
+        """Median reduction factor of the variance by varying poles, over the better fitted half of the modes found; 1
+        where two common poles in place of each explain the responses better: to first order both have one effect."""
+        both = list[tuple[float, float, float]]()
         for k in range(self.modes.eigenvalue.size):
             mode = self.modes.part(np.array([k]))
             lines = self._window(self._around(mode), mode)
@@ -116,9 +119,20 @@ class VaryingSearch:
             if np.sum(np.abs(free.left) ** 2) > UNEXPLAINED * np.sum(np.abs(lines.responses) ** 2):
                 continue
             still = dataclasses.replace(mode, move=0.0 * mode.move, std=0.0 * mode.std)
-            both.append((free.variance, fit_varying_poles(lines, still, known=True).variance / free.variance))
-        better = sorted(both)[: (len(both) + 1) // 2]
-        return float(np.median([gain for _, gain in better])) if better else 1.0
+            constant = fit_varying_poles(lines, still, known=True).variance
+            pairs = (self._pair(still, lines, apart) for apart in APART)
+            both.append((free.variance, constant / free.variance, min(pairs) / free.variance))
+        better = np.array(sorted(both)[: (len(both) + 1) // 2])
+        if not better.size or np.median(better[:, 2]) < 1.0:
+            return 1.0
+        return float(np.median(better[:, 1]))
+
+    def _pair(self, still: VaryingModes, lines: Window, apart: float) -> float:
+        """Variance beside two common poles in place of one that varies, from a start with a distance in half-power
+        bandwidths."""
+        step = 1j * apart * np.real(still.eigenvalue)
+        one, other = (dataclasses.replace(still, eigenvalue=still.eigenvalue + by) for by in (-step, step))
+        return fit_varying_poles(lines, one.and_also(other), known=True).variance
 
     def _judge_by(self, error: float) -> None:
         """Set the variance to that of noise plus a relative model error; at antiresonances, of each mode's response."""

@@ -185,3 +185,23 @@ def test_outputs_that_are_fewer_than_four_do_not_tell_whether_anything_moves():
 def test_scatter_of_one_size_is_one_number(std, text):
     (remark,) = Scatter(np.zeros((3, 2)), np.array(std), "hits").remarks
     assert text in remark
+
+
+@pytest.mark.parametrize("apart", [1.006, 1.012])
+def test_close_modes_are_no_variation(apart):
+    """Two pairs of constant modes under one input: two common poles explain them better than one that varies."""
+    rng, line_hz = np.random.default_rng(0), np.arange(5.0, 40.0, 0.125)
+    hz, shape = np.array([8.4, 8.4 * apart, 29.0, 29.0 * apart]), rng.uniform(0.5, 1.5, (24, 4))
+    shape[1:12, ::2] *= 0.2  # as of bending in two planes: most sensors see one of both
+    shape[12:, 1::2] *= 0.2
+    s, pole = 2j * np.pi * line_hz[:, None], 2.0 * np.pi * hz * (-0.01 + 1j)
+    residue = shape * shape[0] / pole.imag
+    h = s**2 * ((1.0 / (s - pole)) @ (residue / 2j).T + (1.0 / (s - pole.conj())) @ (residue / -2j).T)
+    h = h * (1.0 + 0.007 * (rng.normal(size=h.shape) + 1j * rng.normal(size=h.shape)))
+    h = h + 0.002 * np.abs(h).max() * (rng.normal(size=h.shape) + 1j * rng.normal(size=h.shape))
+    analysis = modal_analysis(FrfSet(line_hz, h[:, :, None], "accelerance"))
+    assert analysis.scatter is None
+    for found, std in zip(analysis.frequency_hz, analysis.model.frequency_std_hz, strict=True):
+        assert np.abs(found - hz).min() < 5.0 * std
+    named = [float(text.split(" Hz")[0]) for text in analysis.remarks if " Hz may be a mode too" in text]
+    assert sorted([*analysis.frequency_hz, *named]) == pytest.approx(hz, rel=1e-3)
