@@ -96,8 +96,11 @@ def test_the_command_in_a_page_repeats_the_fit(folder, tmp_path):
 def test_mode_shapes_are_in_the_order_of_the_tests():
     """Each posture once, with the name of its first test."""
     tests = (("a", 0.0), ("b", 1.0), ("c", 0.0))
-    entries = [SimpleNamespace(name=n, test=SimpleNamespace(vibration=SimpleNamespace(q=[q]))) for n, q in tests]
-    (section,) = mode_sections(SimpleNamespace(study=SimpleNamespace(entries=entries)))
+    model = jaxmb.build_model(jaxmb.load_machine("manipulator-3r"))
+    view = SimpleNamespace(tangent=jaxmb.linearize(model, jaxmb.reference_posture(model)))
+    of_tests = [(n, SimpleNamespace(vibration=SimpleNamespace(q=[q]), view=lambda _: view)) for n, q in tests]
+    entries = [SimpleNamespace(name=n, test=test) for n, test in of_tests]
+    (section,) = mode_sections(SimpleNamespace(study=SimpleNamespace(entries=entries), model=model))
     assert [part.title for part in section.parts] == ["Modes at the posture of a", "Modes at the posture of b"]
 
 

@@ -290,8 +290,8 @@ def _by_rule(search: Search, report: Callable[[str], None], single: SingleHits |
         mode &= ~twin
         remarks = tuple(
             f"{hz:.6g} Hz may be a mode too: it is omitted, since it is within a half-power bandwidth of another one"
-            " and there is one reference; if both are modes, select both by hand if the chart has both, or measure with a"
-            " second one"
+            " and there is one reference; if both are modes, select both by hand if the chart has both, or measure with"
+            " a second one"
             for hz in np.abs(refined.eigenvalue[twin]) / (2 * np.pi)
         )
     if not mode.any() and stable_poles(chart_of(search, search.frf.conj(), search.orders)).size:
