@@ -35,5 +35,5 @@ from jaxmb.identify.estimation.reduction import (
 )
 from jaxmb.identify.estimation.semidefinite import (
     Cone as Cone,
-    minimise_over as minimise_over,
+    minimize_over as minimize_over,
 )

@@ -67,7 +67,7 @@ class IdentifyOptions(NamedTuple):
     ] = None
     profile: Annotated[
         list[str] | None,
-        typer.Option(help="Parameter or pattern for a profile of the cost, minimised over all other parameters."),
+        typer.Option(help="Parameter or pattern for a profile of the cost, minimized over all other parameters."),
     ] = None
     draws: Annotated[
         int | None,

@@ -147,7 +147,7 @@ def normalized_jacobian(
     joints: Sequence[str] | None = None,
     directions: Sequence[str] = DIRECTIONS,
 ) -> Float[Array, "d j"]:
-    """Dimensionless Jacobian of a frame, normalised by a characteristic length.
+    """Dimensionless Jacobian of a frame, normalized by a characteristic length.
 
     J_N = diag(I / L, I) J; prismatic joint travel is divided by L as well. With loops J R replaces J, R as in
     `motion_map` and joints being independent coordinates.
@@ -200,7 +200,7 @@ def dexterity(
     joints: Sequence[str] | None = None,
     directions: Sequence[str] = DIRECTIONS,
 ) -> Float[Array, ""]:
-    """Inverse condition number 1/kappa_F(J_N) of the normalised Jacobian, 0 (singular) to 1 (isotropic).
+    """Inverse condition number 1/kappa_F(J_N) of the normalized Jacobian, 0 (singular) to 1 (isotropic).
 
     Args:
         model: the machine.
@@ -266,7 +266,7 @@ def characteristic_length(
     joints: Sequence[str] | None = None,
     directions: Sequence[str] = DIRECTIONS,
 ) -> float:
-    """Length L [m] that maximises the largest 1/kappa_F over the postures.
+    """Length L [m] that maximizes the largest 1/kappa_F over the postures.
 
     At one posture log kappa_F is convex in log L (unless the robot has fewer joints than directions), so that a
     golden-section search over `LENGTHS` finds the optimum. All postures are searched together; every `STEPS` steps

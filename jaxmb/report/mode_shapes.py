@@ -233,7 +233,7 @@ def energy_of_parts(model: Model, q: Float[Array, "n"], found: Modes, numbers: S
 
 
 def phase_of_largest_motion(displacement: Complex[np.ndarray, "*p"]) -> float:
-    """Phase a [rad] that maximises the sum of squares of Re(displacement exp(j a)).
+    """Phase a [rad] that maximizes the sum of squares of Re(displacement exp(j a)).
 
     The sum is (sum |d|^2 + Re(exp(2 j a) sum d^2)) / 2.
     """

@@ -219,7 +219,7 @@ def profile_sections(result: Result) -> list[Section]:
         "",
         (*left("parameter", "unit"), *right("value", "by std: from", "to", "by profile: from", "to")),
         tuple(rows),
-        f"by profile: the cost, minimised over all other parameters, rises by {RISE:.2f} noise units",
+        f"by profile: the cost, minimized over all other parameters, rises by {RISE:.2f} noise units",
     )
     figure = Picture("profiles", partial(profile_chart, result))
     return section("95 % intervals along profiles of the cost", (table, figure) if rows else ())
@@ -463,7 +463,7 @@ NARROW = 0.3
 
 
 def profile_chart(result: Result) -> Chart:
-    """Rise of the cost along each profiled parameter, minimised over all others, with that implied by its std."""
+    """Rise of the cost along each profiled parameter, minimized over all others, with that implied by its std."""
     profiles, cells = result.metrics.profiles or {}, []
     for name, profile in profiles.items():
         values, identified = profile.values, result.parameters[name].value
@@ -475,7 +475,7 @@ def profile_chart(result: Result) -> Chart:
         marks: list[Mark] = [
             Rule(RISE, "y", "95 %", ALERT, 0.9, "--"),
             Line(values, profile.expected, "implied by the standard deviation", "#f5c76f", 4.0),
-            Line(values, profile.rise, "minimised over all others", FITTED, 1.1, marker="o", size=2.5),
+            Line(values, profile.rise, "minimized over all others", FITTED, 1.1, marker="o", size=2.5),
             *([] if true is None else [Rule(true, "x", "true", TRUE, 1.1)]),
         ]
         log = result.is_logarithmic(name) and not narrow and values.max() > 3.0 * values.min()

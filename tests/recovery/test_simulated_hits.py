@@ -112,7 +112,7 @@ def fitted_poles(frf_set):
 
 
 def test_simulated_records_are_those_of_scipy():
-    # Force held between samples: lsim is exact, and the sampled truth is the step-invariant discretisation.
+    # Force held between samples: lsim is exact, and the sampled truth is the step-invariant discretization.
     n, dt = 4096, 1 / RATE / 16
     a = np.block([[np.zeros((4, 4)), np.eye(4)], [-np.diag(OMEGA**2), -np.diag(2 * DAMPING_RATIO * OMEGA)]])
     b = np.concatenate([np.zeros((4, 1)), SHAPES[[1]].T])

@@ -54,8 +54,8 @@ def choose_tests(
     random sets; the best result is returned. It is at least as good as the greedy set but not necessarily the global
     optimum.
 
-    D-optimal tests maximise det M, that is, minimise the volume of the parameters' confidence region. A-optimal ones
-    minimise the sum of the parameters' variances, test-pose ones the variance of the predictions: trace(P M^-1 P^T), P
+    D-optimal tests maximize det M, that is, minimize the volume of the parameters' confidence region. A-optimal ones
+    minimize the sum of the parameters' variances, test-pose ones the variance of the predictions: trace(P M^-1 P^T), P
     the observation matrix at the poses where accuracy is required.
 
     Args:

@@ -86,7 +86,7 @@ def linear_fit(
     robust: bool = False,
     names: tuple[str, ...] | None = None,
 ) -> LinearFit:
-    """Parameters pi that minimise the sum of w ((measured - A pi) / std)^2 within bounds.
+    """Parameters pi that minimize the sum of w ((measured - A pi) / std)^2 within bounds.
 
     If the minimum is not unique, the one of smallest scaled norm; if the bounds exclude 0, of smallest scaled distance
     from the point within them closest to 0.

@@ -218,7 +218,7 @@ def select(
 ) -> tuple[int, ...]:
     """Kept columns of a group (M5b): as many as its rank, independent, of the highest preference.
 
-    Greedy selection, which maximises the sum of preferences of independent columns. Columns closer than `INDEPENDENT`
+    Greedy selection, which maximizes the sum of preferences of independent columns. Columns closer than `INDEPENDENT`
     to the span of those chosen before are considered last. Ties go to the largest distance, then to the first column.
 
     Raises:

@@ -30,14 +30,14 @@ class Cone:
         return self.base.shape[0] * self.base.shape[1] + float(np.isfinite(self.radius))
 
 
-def minimise_over(
+def minimize_over(
     cone: Cone,
     hessian: Float[np.ndarray, "k k"],
     gradient: Float[np.ndarray, "k"],
     start: Float[np.ndarray, "k"],
     gap: float = 1e-12,
 ) -> tuple[Float[np.ndarray, "k"], float]:
-    """w that minimises w^T H w / 2 + g^T w over the interior of a cone, and the gap of its objective to the minimum.
+    """w that minimizes w^T H w / 2 + g^T w over the interior of a cone, and the gap of its objective to the minimum.
 
     Args:
         cone: the matrices and the ball.

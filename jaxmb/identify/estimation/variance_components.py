@@ -5,7 +5,7 @@ of the noise, the effects C of errors of one standard deviation each, and factor
 Projection by P makes the likelihood the restricted one (REML).
 
 Source: Harville, "Maximum likelihood approaches to variance component estimation", J. Am. Stat. Assoc. 72, 320 (1977);
-Lin, "Variance component testing in generalised linear models with random effects", Biometrika 84, 309 (1997); Zhou et
+Lin, "Variance component testing in generalized linear models with random effects", Biometrika 84, 309 (1997); Zhou et
 al., "MM algorithms for variance components models", J. Comput. Graph. Stat. 28, 350 (2019).
 """
 

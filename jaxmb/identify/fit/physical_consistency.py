@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from pydantic import ValidationError
 
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd
-from jaxmb.identify.estimation.semidefinite import Cone, minimise_over
+from jaxmb.identify.estimation.semidefinite import Cone, minimize_over
 from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_map
 from jaxmb.identify.parameters.model_parameters import TENSOR
 from jaxmb.machine.build import Model
@@ -347,7 +347,7 @@ def _constrained_solution(
         excluding = _excluding(problem, constrained, matrices)
         return ConsistentSolution(best, {}, 0.0, _active(problem, matrices), False, about.rank, excluding)
     weight = np.where(np.arange(about.size) < about.rank, 2.0, 2.0 * RIDGE)
-    w, _ = minimise_over(about.cone, np.diag(weight), np.zeros(about.size), start, GAP)
+    w, _ = minimize_over(about.cone, np.diag(weight), np.zeros(about.size), start, GAP)
     y = _restored(problem, _on_bounds(problem, constrained, about.values(w)))
     x = y[:d]
     rise = max(problem.excess(x) - problem.excess(best), 0.0)
@@ -405,7 +405,7 @@ def _interior_point(about: _Centred) -> tuple[np.ndarray | None, np.ndarray]:
     price = 1e-6 * np.append(about.weak**2, 0.0)
     hessian = np.diag(np.append(price[:k], 1.0))
     gradient = np.append(-price[:k] * about.own, 1.0)
-    w, _ = minimise_over(wider, hessian, gradient, np.append(about.own, 1.0 - 2.0 * short), 1e-8)
+    w, _ = minimize_over(wider, hessian, gradient, np.append(about.own, 1.0 - 2.0 * short), 1e-8)
     return (w[:k] if w[k] < 0.0 else None), wider.matrices(w)
 
 

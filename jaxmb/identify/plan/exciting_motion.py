@@ -174,7 +174,7 @@ def exciting_motion(
 
     Each coordinate moves by q(t) = q_0 + sum_k a_k sin(k w t) + b_k (cos(k w t) - 1) with sum k a_k = 0 and
     sum k^2 b_k = 0, so that a period begins and ends at rest without acceleration. Starting from random motions,
-    quasi-Newton steps minimise -log det (J^T J), J the regressor over the standard deviations of the torques, on the
+    quasi-Newton steps minimize -log det (J^T J), J the regressor over the standard deviations of the torques, on the
     identifiable directions of the parameters; the sum of the variances of `wanted`; or, with the criterion "condition",
     the condition number of the regressor of base parameters, columns scaled to length 1. The motion respects the limits
     of range, speed and acceleration of independent and coupled coordinates at all times; those of dependent coordinates

@@ -1,4 +1,4 @@
-"""Information of a motion on the parameters, and the minimised design criterion."""
+"""Information of a motion on the parameters, and the minimized design criterion."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar

@@ -60,7 +60,7 @@ def improved(
 
     With M the information of all tests, the criterion changes by -tr(G dM), G = M^-2 / tr M^-1 for log tr M^-1 ("A")
     and M^-1 for -log det M ("D"); tr(G J^T J) is differentiated through the derivative J of the frequency responses.
-    All coordinates of all tests are optimised together by L-BFGS-B with at most `MOST_STEPS` steps. Without an
+    All coordinates of all tests are optimized together by L-BFGS-B with at most `MOST_STEPS` steps. Without an
     improvement the initial tests are returned.
 
     Args:

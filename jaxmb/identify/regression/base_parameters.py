@@ -157,7 +157,7 @@ def base_parameters(
     else:
         stacked = np.asarray(_energies(model, jax.device_put(q), jax.device_put(qd)))
     Y = stacked.reshape(-1, len(names))[:, [names.index(name) for name in chosen]]
-    # States near dead points have much larger torques: rows are normalised before the rank is determined.
+    # States near dead points have much larger torques: rows are normalized before the rank is determined.
     size = np.linalg.norm(Y, axis=1, keepdims=True)
     Y = Y / np.where(size > 0.0, size, 1.0)
     length = np.linalg.norm(Y, axis=0)

@@ -15,7 +15,7 @@ from scipy.special import chdtri
 from threadpoolctl import threadpool_limits
 
 from jaxmb.identify.estimation.reduction import Reduction
-from jaxmb.identify.estimation.semidefinite import Cone, minimise_over
+from jaxmb.identify.estimation.semidefinite import Cone, minimize_over
 from jaxmb.identify.stiffness_model.complete_model import (
     CompleteModel,
     block_matrices,
@@ -79,7 +79,7 @@ def completion(
 ) -> Completion:
     """Physically consistent compliances of all joints and links for identified values of the reduced model.
 
-    x minimises the chi-square of T x = values with every link's matrix positive semi-definite and every joint's
+    x minimizes the chi-square of T x = values with every link's matrix positive semi-definite and every joint's
     compliance non-negative; among equal fits x is closest to the nominal values in the norm of
     D^-1 (C - C_nominal) D^-1, D^2 the nominal diagonal, or a common size for translations and for rotations where it is
     0.
@@ -174,7 +174,7 @@ def _interval(problem: "_Problem", cone: Cone, start: np.ndarray, name: str) -> 
     flat = np.zeros((start.size, start.size))
     ends = []
     for sign in (1.0, -1.0):
-        w, gap = minimise_over(cone, flat, sign * problem.slope[i], start, 1e-6)
+        w, gap = minimize_over(cone, flat, sign * problem.slope[i], start, 1e-6)
         end = float(problem.base[i] + problem.slope[i] @ w)
         ends.append(end if gap <= NEAR or abs(end) >= far else np.nan)
     low, high = (np.copysign(np.inf, end) if abs(end) >= far else end * problem.size[i] for end in ends)
@@ -274,7 +274,7 @@ def _problem(
 
 def _nearest(problem: _Problem, gap: float) -> tuple[np.ndarray, float]:
     """w of the physically consistent compliances with the best fit, closest to the nominal ones among equal fits, and
-    the gap by `minimise_over`."""
+    the gap by `minimize_over`."""
     weighted = NEARNESS * (2.0 - problem.diagonal)[:, None] * problem.slope  # by the entries of each compliance
     hessian = problem.slope.T @ weighted + np.diag(problem.noise.astype(float))
     gradient = weighted.T @ (problem.base - problem.nominal)
@@ -282,7 +282,7 @@ def _nearest(problem: _Problem, gap: float) -> tuple[np.ndarray, float]:
     ones, back = problem.diagonal, np.linalg.inv(problem.slope)
     along, off = (back @ ones)[problem.noise], (back @ problem.base)[problem.noise]
     share = np.clip(float(along @ off) / float(along @ along), 1e-3, 1e3)
-    return minimise_over(problem.cone, hessian, gradient, back @ (share * ones - problem.base), gap)
+    return minimize_over(problem.cone, hessian, gradient, back @ (share * ones - problem.base), gap)
 
 
 def _sizes(complete: CompleteModel, tail: Reduction, values: np.ndarray, nominal: Mapping[str, float]) -> np.ndarray:

@@ -520,7 +520,7 @@ def spring_remarks(machine: Machine) -> list[str]:
     least = {spring.name: least_scaled_eigenvalue(spring.matrix) for spring in machine.virtual_spring}
     return [
         f"the compliance of virtual spring '{name}' is not positive semi-definite (least eigenvalue {value:.3g}, scaled"
-        " to a diagonal of 1): [complete] gives semi-definite compliances, by minimise_over of jaxmb.estimation"
+        " to a diagonal of 1): [complete] gives semi-definite compliances, by minimize_over of jaxmb.estimation"
         for name, value in least.items()
         if value < -ROUNDING
     ]

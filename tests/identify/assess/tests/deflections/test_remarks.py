@@ -47,7 +47,7 @@ def test_a_compliance_that_cannot_be_is_named_with_its_eigenvalue(identified):
     # the pair (y, rz), scaled: 1 and 1 with 2e-8 / sqrt(2e-9 6e-8) beside
     least = 1.0 - 2e-8 / np.sqrt(2e-9 * 6e-8)
     assert f"virtual spring 'arm' is not positive semi-definite (least eigenvalue {least:.3g}," in told[0]
-    assert told[0].endswith("[complete] gives semi-definite compliances, by minimise_over of jaxmb.estimation")
+    assert told[0].endswith("[complete] gives semi-definite compliances, by minimize_over of jaxmb.estimation")
 
 
 def test_a_compliance_that_can_be_is_not(identified):
