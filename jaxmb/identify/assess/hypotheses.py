@@ -31,7 +31,7 @@ EXPLAINS = 0.9
 SCREENED = 8
 """Evaluations of a refit from each start."""
 GAINED = 0.02
-"""Part of the misfit in a start by which the last step of a fit at one size lowers it at most."""
+"""Part of the misfit at its start: a fit at one size ends with a step that lowers the sum of squares by less."""
 
 
 WhiteningStep = tuple[slice, Float[np.ndarray, "r k"], Float[np.ndarray, "k"]]

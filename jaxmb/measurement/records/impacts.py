@@ -346,7 +346,8 @@ def _windowed(
 
 
 def _motion(samples: Float[np.ndarray, "k o"]) -> Float[np.ndarray, "o"]:
-    """Root mean square of some samples, 0 where white noise is most of it: motion changes slowly between samples."""
+    """Root mean square of some samples, 0 where white noise is most of it: motion below a sixth of the sampling rate
+    changes by less than that between samples."""
     size = np.sqrt(np.mean(samples**2, axis=0))
     return np.where(np.diff(samples, axis=0).std(axis=0) < size, size, 0.0)
 
