@@ -6,6 +6,7 @@ import os
 import sys
 import warnings
 
+from jaxmb import runtime
 from jaxmb.cli import main
 from jaxmb.cli.console import printable, say
 
@@ -19,6 +20,7 @@ OUTPUT_FAILED = 120
 def run() -> None:
     """Run the command and exit without deallocating its objects, which takes time and has no effect."""
     gc.set_threshold(GC_THRESHOLD, 30, 30)
+    runtime.keep_exports()
     os.environ.setdefault("MUJOCO_GL", "disable")  # machines are written for MuJoCo, not drawn by it
     default = warnings.formatwarning
     warnings.formatwarning = lambda *arguments: printable(default(*arguments))

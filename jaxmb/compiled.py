@@ -13,6 +13,8 @@ import numpy as np
 from jax import Array
 from jax.core import Tracer
 
+from jaxmb.exported import Programs
+
 Arguments = ParamSpec("Arguments")
 Value = TypeVar("Value")
 
@@ -30,12 +32,14 @@ def compiled(function: Callable[Arguments, Value]) -> Callable[Arguments, Value]
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         try:
-            return jitted(*bound.args, **bound.kwargs)
+            program = programs.program(*bound.args, **bound.kwargs)
+            return jitted(*bound.args, **bound.kwargs) if program is None else program()
         except (ValueError, NotImplementedError) as error:
             if not _raised_here(error.__traceback__):
                 raise
             raise type(error)(*error.args) from None
 
+    programs = Programs(call, function)
     return call
 
 
@@ -61,7 +65,13 @@ def _program(function: Callable[..., Any], structure: Any, static_leaves: tuple[
         leaves = [next(array_iterator) if leaf is None else leaf for leaf in static_leaves]
         return function(*jax.tree.unflatten(structure, leaves), *arguments)
 
-    return jax.jit(call)
+    jitted, programs = jax.jit(call), Programs(function, call, (structure, static_leaves))
+
+    def dispatch(arrays: list[Array], *arguments: Any) -> Any:
+        program = programs.program(arrays, *arguments)
+        return jitted(arrays, *arguments) if program is None else program()
+
+    return dispatch
 
 
 def on_host(array: Array | np.ndarray) -> Any:

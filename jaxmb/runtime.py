@@ -40,6 +40,9 @@ TARGET_FRACTION = 0.75
 CHECK_INTERVAL_S = 3600.0
 """Interval between checks of the cache's size, which take a tenth of a second with thousands of files."""
 
+exports: Path | None = None
+"""Folder of the programs that commands export; None in other processes."""
+
 
 def public_names(package: str, stub: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """`__getattr__`, `__dir__` and `__all__` of a package whose stub lists its names, each imported at its first use.
@@ -108,6 +111,13 @@ def keep_programs() -> None:
     # If another process is writing, or the disk is full, the program is compiled: the user need not be warned.
     warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache entry", UserWarning)
     atexit.register(_trim_if_due, folder)
+
+
+def keep_exports() -> None:
+    """Keep exported programs beside the compiled ones; for the process of a command."""
+    global exports
+    folder = os.environ.get("JAX_COMPILATION_CACHE_DIR")
+    exports = Path(folder) if folder else None
 
 
 def _trim_if_due(folder: Path) -> None:
