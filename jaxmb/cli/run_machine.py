@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from jaxmb.maps import ModalMaps, PostureMap
 
 PREDICTED_LINES = 1001
+LARGEST_ZERO = 0.1
+"""Zero of a joint, rad or m, above which it is hardly an error."""
 
 
 class PredictOptions(NamedTuple):
@@ -190,6 +192,12 @@ def compensate(
     beyond = max(across, about) > CONVERGED
     rest = f"; largest displacement of {point} that remains: {across:.4g} m, {about:.4g} rad" if beyond else ""
     typer.echo(f"{robot.name}: {len(q)} postures written to {out}; largest changes (rad, m): {changes}{rest}")
+    for name, zero in zip(model.coordinates, np.asarray(model.zero).tolist(), strict=True):
+        if abs(zero) > LARGEST_ZERO:
+            typer.echo(
+                f"remark: the zero of {name}, {zero:.4g} (rad or m), is compensated as an error of the machine; one that"
+                " its controller knows belongs to the origin of the body"
+            )
 
 
 def _postures(path: Path, model: "Model") -> tuple[tuple[str, ...], list[list[float]]]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from jaxmb.io.validation import Table
-from jaxmb.machine.elements import origin_table, pose_matrix
+from jaxmb.machine.elements import motion_matrix, origin_table, pose_matrix
 from jaxmb.machine.values import GROUND, OUTSIDE_NAME, AngleText, unused_name
 
 UNNAMED = "MuJoCo Model"
@@ -124,9 +124,12 @@ class ModelReader:
             raise NotImplementedError("a deformable body (flex) is not supported, expected rigid bodies")
         if np.any(m.body_gravcomp):
             warnings.warn("gravcomp of bodies is not read: gravity acts on all of them", stacklevel=4)
-        if m.opt.viscosity:
-            warnings.warn(f"option viscosity: found {m.opt.viscosity:g}, which is not read: no fluid", stacklevel=4)
+        for option in ("density", "viscosity"):
+            if getattr(m.opt, option):
+                found = f"option {option}: found {getattr(m.opt, option):g}"
+                warnings.warn(f"{found}, which is not read: no fluid", stacklevel=4)
         self._read_equalities()
+        self._check_springs_at_rest()
         self.on_joints, self.on_tendons = self._reflected()
         drives, rotors, transmissions, springs = self._tendons()
         inertia = {b: (float(m.body_mass[b]), m.body_ipos[b], self._central(b)) for b in range(1, m.nbody)}
@@ -172,6 +175,26 @@ class ModelReader:
         q[list(self.fixed)] = list(self.fixed.values())
         return q
 
+    def _check_springs_at_rest(self) -> None:
+        """Warn of springs that are loaded in the reference posture, unless it is at rest: those of a machine are not."""
+        m, mujoco, q = self.m, self.mujoco, self._reference()
+        for coupling in self.couplings:
+            own, other = (self.joints.index(coupling[key]) for key in ("coordinate", "follows"))
+            q[own] = coupling["ratio"] * q[other] + coupling["offset"]
+        at_rest, data = m.qpos_spring[m.jnt_qposadr], mujoco.MjData(m)
+        if m.nkey:
+            mujoco.mj_resetDataKeyframe(m, data, 0)
+        data.qpos[:] = q
+        mujoco.mj_forward(m, data)
+        force = np.abs(np.ravel(m.jnt_stiffness) * (at_rest - q))
+        rest = np.abs(data.qfrc_bias - data.qfrc_passive - data.qfrc_actuator)[m.jnt_dofadr]
+        for j in np.flatnonzero(np.minimum(force, rest) > 1e-6 * force):
+            warnings.warn(
+                f"joint '{self.joints[j]}': its spring is unloaded at {at_rest[j]:.6g} (rad or m) in the file; taken as"
+                f" unloaded at {q[j]:.6g}, in the reference posture",
+                stacklevel=5,
+            )
+
     def _central(self, b: int) -> np.ndarray:
         """Inertia of a body about its centre of mass, in its own axes."""
         rotation = _pose(np.zeros(3), self.m.body_iquat[b])[:3, :3]
@@ -193,15 +216,20 @@ class ModelReader:
 
         for j in range(m.body_jntadr[b], m.body_jntadr[b] + m.body_jntnum[b]):
             point = m.jnt_pos[j] if self._kind(j) == "hinge" else anchor
-            if joint and not np.array_equal(point, anchor):
+            if joint and (m.qpos0[m.jnt_qposadr[j]] or not np.array_equal(point, anchor)):
                 parent, pose, joint = close(), np.eye(4), []
-            pose, anchor = pose @ pose_matrix(point - anchor), np.array(point)
+            pose, anchor = pose @ pose_matrix(point - anchor) @ self._back_from_reference(j), np.array(point)
             joint.append(self._coordinate(j) | drives.get(j, {}))
         if np.any(anchor):
             parent, pose, joint = close(), pose_matrix(-anchor), []
         mass, center, tensor = inertia
         own = {"mass": mass, "center_of_mass": center.tolist(), "inertia_tensor": tensor.tolist()} if mass else {}
         return [*parts, {"name": name, "parent": parent, "origin": origin_table(pose), "joint": joint} | own]
+
+    def _back_from_reference(self, j: int) -> np.ndarray:
+        """Motion of a joint from its `ref`, where it has the pose of the file, to 0."""
+        kind = "prismatic" if self._kind(j) == "slide" else "revolute"
+        return motion_matrix(kind, self.m.jnt_axis[j], -float(self.m.qpos0[self.m.jnt_qposadr[j]]))
 
     def _coordinate(self, j: int) -> Table:
         m, d = self.m, int(self.m.jnt_dofadr[j])
@@ -215,7 +243,6 @@ class ModelReader:
             "damping": float(m.dof_damping[d]) + damping,
             "rotor_inertia": float(m.dof_armature[d]) + armature,
             "friction": float(m.dof_frictionloss[d]),
-            "zero": self._value(j, 0.0 - m.qpos0[m.jnt_qposadr[j]]),
         }
         if m.jnt_limited[j] and m.jnt_range[j][0] < m.jnt_range[j][1]:
             data["range"] = [self._value(j, end) for end in m.jnt_range[j].tolist()]
@@ -390,6 +417,7 @@ class ModelReader:
         body, rotor = int(m.jnt_bodyid[joint]), int(m.jnt_bodyid[shaft])
         own = self._coordinate(shaft)
         turn = [_pose(np.zeros(3), m.body_quat[i])[:3, :3] for i in (body, rotor)]
+        turn[0] = turn[0] @ self._back_from_reference(joint)[:3, :3]
         axis = np.array(m.jnt_axis[shaft])
         inertia = float(axis @ self._central(rotor) @ axis) + own["rotor_inertia"]
         keys = {"name", "stiffness", "damping", "friction", "locked"}

@@ -9,6 +9,7 @@ import pytest
 from scipy.linalg import eig, eigh
 
 import jaxmb
+from jaxmb.deflections import compensate
 from jaxmb.mechanics.tangent import motion_coordinates
 
 SLIDER = {
@@ -343,7 +344,8 @@ def test_a_file_with_classes_includes_and_missing_meshes(tmp_path):
     path = tmp_path / "robot.xml"
     path.write_text(ROBOT)
     (tmp_path / "scene.xml").write_text(SCENE)
-    machine = jaxmb.load_machine(path)
+    with pytest.warns(UserWarning, match=r"'shoulder': its spring is unloaded at 0.52\d+ .* taken as unloaded at 0.2"):
+        machine = jaxmb.load_machine(path)
     model = jaxmb.build_model(machine)
     assert jaxmb.coordinates(model) == ("shoulder", "shift", "roll", "elbow")
     assert {"base", "upper", "fore", "tip", "fore_site"} <= set(jaxmb.frames(model))
@@ -555,8 +557,12 @@ def test_flags_disable(tmp_path, flag, zero):
 
 
 def test_a_viscous_fluid_is_reported(tmp_path):
-    (tmp_path / "robot.xml").write_text(one_joint().replace("<worldbody>", '<option viscosity="0.1"/><worldbody>'))
-    with pytest.warns(UserWarning, match="option viscosity: found 0.1, which is not read"):
+    option = '<option viscosity="0.1" density="1.2"/><worldbody>'
+    (tmp_path / "robot.xml").write_text(one_joint().replace("<worldbody>", option))
+    with (
+        pytest.warns(UserWarning, match="option viscosity: found 0.1, which is not read"),
+        pytest.warns(UserWarning, match="option density: found 1.2, which is not read"),
+    ):
         jaxmb.load_machine(tmp_path / "robot.xml")
 
 
@@ -584,9 +590,32 @@ def test_a_hinge_may_have_several_turns(tmp_path):
     (tmp_path / "robot.xml").write_text(one_joint(joint, key))
     machine = jaxmb.load_machine(tmp_path / "robot.xml")
     assert machine.posture == {"q": 20.0, "p": 0.5}
-    assert np.degrees([*machine.body[0].joint[0].range, machine.body[0].joint[0].zero]) == pytest.approx(
-        [-1720, 1720, -900]
-    )
+    assert np.degrees(machine.body[0].joint[0].range) == pytest.approx([-1720, 1720])
+    assert machine.body[0].joint[0].zero == 0.0
+    assert np.degrees(machine.body[0].origin.rpy) % 360 == pytest.approx([0, 0, 180])
+
+
+ARM = """<mujoco><worldbody><body name="a" pos="0 0 0.4"><inertial pos="0 0 0.2" mass="3" diaginertia="1 1 1"/>
+<joint name="q1" axis="0 0 1" ref="30"/><joint name="q2" axis="0 1 0" ref="-20" pos="0.1 0 0"/>
+<joint name="s" type="slide" axis="1 0 0" ref="0.3"/><body name="b" pos="0.5 0.1 0"><inertial pos="0.1 0 0.2" mass="2"
+diaginertia="1 1 1"/><joint name="q3" axis="1 2 0" ref="50"/><site name="tool" pos="0.3 0 0"/></body></body></worldbody>
+</mujoco>"""
+
+
+def test_references_of_joints_are_no_errors_of_the_geometry(tmp_path):
+    """Poses are those of MuJoCo, and there is nothing to compensate."""
+    path = tmp_path / "arm.xml"
+    path.write_text(ARM)
+    model = jaxmb.build_model(jaxmb.load_machine(path))
+    assert jaxmb.coordinates(model) == ("q1", "q2", "s", "q3")
+    m = mujoco.MjModel.from_xml_path(str(path))
+    data = mujoco.MjData(m)
+    for q in np.random.default_rng(0).uniform(-1.0, 1.0, (3, 4)):
+        data.qpos[:] = q
+        mujoco.mj_forward(m, data)
+        np.testing.assert_allclose(jaxmb.frame_pose(model, q, "tool")[:3, 3], data.site("tool").xpos, atol=1e-12)
+        np.testing.assert_allclose(jaxmb.gravity_effort(model, q), data.qfrc_bias, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(compensate(model, q), q, atol=1e-9)
 
 
 def test_a_gear_with_backlash_is_refused(tmp_path):
