@@ -77,7 +77,6 @@ def at_closed_posture(function: Callable[Arguments, Value]) -> Callable[Argument
 @typed_arguments
 @numeric_arguments("q")
 @at_closed_posture
-@compiled
 def motion_map(model: Model, q: Float[Array, "n"]) -> Float[Array, "n m"]:
     """R [n, m] with qd = R zd, zd the rates of the independent coordinates, in a posture whose loops are closed.
 
@@ -89,6 +88,12 @@ def motion_map(model: Model, q: Float[Array, "n"]) -> Float[Array, "n m"]:
     Source: Rognant et al. 2010, eq. 29-30; Pyrhonen et al. 2024, eq. 5.
     """
     check_coordinates(model, q=q)
+    return nearby_motion_map(model, q)
+
+
+@compiled
+def nearby_motion_map(model: Model, q: Float[Array, "n"]) -> Float[Array, "n m"]:
+    """`motion_map` where loops may be open, as in a machine whose geometry differs a little from that of the posture."""
     n = len(model.coordinates)
     return _columns(model, q[:n], model.dependent, range(n), rigid_only=False)
 

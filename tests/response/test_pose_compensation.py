@@ -103,14 +103,14 @@ def test_command(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "2 postures written" in said
     assert "remark" not in said
-    name = model.coordinates[0]
-    write_machine(machine_of(MACHINE, set_parameters(model, {f"zero.{name}": 0.5})), tmp_path / "found.toml")
-    assert main(["compensate", str(tmp_path / "found.toml"), str(joints), "--out", str(out)]) == 0
-    assert f"remark: the zero of {name}, 0.5 (rad or m), is compensated as an error" in capsys.readouterr().out
     assert main(["compensate", str(tmp_path / "found.toml"), str(out), "--out", str(out), "--reverse"]) == 2
     assert "commands.csv: is the file of the postures, expected another --out" in capsys.readouterr().err
     assert main(["compensate", str(tmp_path / "found.toml"), str(out), "--out", str(out / "there.csv")]) == 2
     assert "cannot be written" in capsys.readouterr().err
+    name = model.coordinates[0]
+    write_machine(machine_of(MACHINE, set_parameters(model, {f"zero.{name}": 0.5})), tmp_path / "found.toml")
+    assert main(["compensate", str(tmp_path / "found.toml"), str(joints), "--out", str(out)]) == 0
+    assert f"remark: the zero of {name}, 0.5 (rad or m), is compensated as an error" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

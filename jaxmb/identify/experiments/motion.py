@@ -41,7 +41,7 @@ from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import FULL_TURN
-from jaxmb.mechanics.loops import independent_coordinates, motion_map
+from jaxmb.mechanics.loops import independent_coordinates, nearby_motion_map
 from jaxmb.mechanics.tangent import LinearizeAt
 from jaxmb.response.frf_kind import DIRECTIONS, GROUND_DIRECTIONS, Point, dof_names
 
@@ -215,7 +215,8 @@ def _posture_errors(
 
     In a machine with loops, of the independent coordinates, loops closed to first order.
     """
-    columns = np.asarray(motion_map(model, jnp.asarray(test.q))) if model.loops else np.eye(len(model.coordinates))
+    n = len(model.coordinates)
+    columns = np.asarray(nearby_motion_map(model, jnp.asarray(test.q))) if model.loops else np.eye(n)
     for name, column in zip(independent_coordinates(model), columns.T, strict=True):
         if name in model.joints[: none.posture.size]:
             displaced = none._replace(posture=column[: none.posture.size])

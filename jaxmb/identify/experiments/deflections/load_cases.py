@@ -20,7 +20,7 @@ from jaxmb.machine.build import Model
 from jaxmb.machine.values import LARGEST_ANGLE, LARGEST_TRAVEL
 from jaxmb.mechanics.compliance import compliance_matrix, elastic_jacobian
 from jaxmb.mechanics.kinematics import ELASTIC_AXES, frame_index
-from jaxmb.mechanics.loops import check_closed, independent_coordinates, motion_map
+from jaxmb.mechanics.loops import check_closed, independent_coordinates, nearby_motion_map
 from jaxmb.mechanics.postures import close_loops
 from jaxmb.response.static import deflection
 
@@ -177,7 +177,7 @@ def frames_of(cases: Sequence[LoadCase]) -> list[str]:
 def turning(model: Model, q: np.ndarray) -> Float[np.ndarray, "n k"]:
     """Derivative of all coordinates by each independent revolute one; dependent coordinates of loops included."""
     given = [model.coordinates.index(name) for name in independent_coordinates(model)]
-    return np.asarray(motion_map(model, jnp.asarray(q)))[:, [model.revolute[i] for i in given]]
+    return np.asarray(nearby_motion_map(model, jnp.asarray(q)))[:, [model.revolute[i] for i in given]]
 
 
 def observation(
