@@ -195,8 +195,8 @@ def compensate(
     for name, zero in zip(model.coordinates, np.asarray(model.zero).tolist(), strict=True):
         if abs(zero) > LARGEST_ZERO:
             typer.echo(
-                f"remark: the zero of {name}, {zero:.4g} (rad or m), is compensated as an error of the machine; one that"
-                " its controller knows belongs to the origin of the body"
+                f"remark: the zero of {name}, {zero:.4g} (rad or m), is compensated as an error of the machine; one"
+                " that its controller knows belongs to the origin of the body"
             )
 
 

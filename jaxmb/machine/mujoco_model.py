@@ -176,7 +176,7 @@ class ModelReader:
         return q
 
     def _check_springs_at_rest(self) -> None:
-        """Warn of springs that are loaded in the reference posture, unless it is at rest: those of a machine are not."""
+        """Warn of springs that are loaded in the reference posture, unless it is at rest; a machine has none."""
         m, mujoco, q = self.m, self.mujoco, self._reference()
         for coupling in self.couplings:
             own, other = (self.joints.index(coupling[key]) for key in ("coordinate", "follows"))

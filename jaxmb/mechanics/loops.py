@@ -93,7 +93,7 @@ def motion_map(model: Model, q: Float[Array, "n"]) -> Float[Array, "n m"]:
 
 @compiled
 def nearby_motion_map(model: Model, q: Float[Array, "n"]) -> Float[Array, "n m"]:
-    """`motion_map` where loops may be open, as in a machine whose geometry differs a little from that of the posture."""
+    """`motion_map` where loops may be open, as if the geometry differs a little from that of the posture."""
     n = len(model.coordinates)
     return _columns(model, q[:n], model.dependent, range(n), rigid_only=False)
 

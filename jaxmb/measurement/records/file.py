@@ -5,7 +5,7 @@ import itertools
 import os
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -27,7 +27,14 @@ from jaxmb.measurement.frf_set import (
     unit_scale,
 )
 from jaxmb.measurement.reciprocity import stack_inputs
-from jaxmb.measurement.records.impacts import HitTest, cut_hits, double_hit, estimate_frf_from_hits, find_hits
+from jaxmb.measurement.records.impacts import (
+    HitTest,
+    cut_hits,
+    double_hit,
+    estimate_frf_from_hits,
+    find_hits,
+    is_overloaded,
+)
 from jaxmb.measurement.records.schema import DataFile, Hits, Noise, Periodic, PublicData, RecordsFile
 from jaxmb.measurement.records.spectra import decay_of_end_level
 from jaxmb.measurement.records.time_records import estimate_frf, estimate_periodic_frf, leakage_remark
@@ -223,7 +230,22 @@ def estimate_of_records(name_or_path: str | os.PathLike[str]) -> MeasuredFrf:
     with error_location(str(path)):
         if isinstance(method, Hits):
             return _from_hits(records, method, description, labels)
-        return _from_shaker(records[0], method, labels)
+        found = _from_shaker(records[0], method, labels)
+        return dataclasses.replace(found, remarks=(*found.remarks, *_overloads(records[0], description)))
+
+
+def _overloads(record: TimeRecord, description: RecordsFile) -> Iterator[str]:
+    """Remarks on clipped channels of a continuous excitation."""
+    both = ("force", record.force, description.forces), ("response", record.response, description.responses)
+    for what, signals, channels in both:
+        for number, signal in enumerate(signals.T, 1):
+            if is_overloaded(signal, channels.full_scale):
+                size = np.abs(signal)
+                clipped = np.count_nonzero(size >= (1.0 - 1e-6) * min(size.max(), channels.full_scale or np.inf))
+                yield (
+                    f"{what} {number} was overloaded: {clipped} of {signal.size} samples are at its limit, which biases"
+                    " the FRFs; measure again with a larger range"
+                )
 
 
 def _from_shaker(record: TimeRecord, method: Noise | Periodic, labels: FrfLabels) -> MeasuredFrf:

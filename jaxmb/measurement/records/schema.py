@@ -45,7 +45,7 @@ class Channels(Part):
     unit: Text | None = None
     """Unit of the channels, "N", "m/s^2", "g" or "unknown"; by default SI."""
     full_scale: Positive | None = None
-    """Value at which the channels clip; a hit that reaches it is rejected [of unit]."""
+    """Value at which the channels clip; a hit that reaches it is rejected, other records have a remark [of unit]."""
 
     @model_validator(mode="after")
     def _as_many(self) -> Self:

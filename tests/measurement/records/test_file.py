@@ -132,6 +132,21 @@ def test_every_setting_of_noise_counts(folder):
     assert (made.kind, made.averages) == ("mobility", expected.averages)
 
 
+def test_an_overloaded_channel_of_noise_is_reported(folder):
+    """Its FRFs are wrong by the share that the limit cuts off."""
+    table = TABLE.copy()
+    table[:, 4] = np.clip(table[:, 4], -4.0, 4.0)
+    np.savez(folder / "run.npz", data=table)
+    clipped = np.count_nonzero(np.abs(table[:, 4]) == 4.0)
+    (remark,) = [text for text in estimate_of_records(described(folder)).remarks if "overloaded" in text]
+    assert remark.startswith(f"response 2 was overloaded: {clipped} of 4000 samples are at its limit")
+    forces = NOISE["forces"] | {"full_scale": 3.0}
+    stated = estimate_of_records(described(folder, forces=forces, responses=NOISE["responses"])).remarks
+    assert [text.split(":")[0] for text in stated if "overloaded" in text] == [
+        "force 1 was overloaded", "force 2 was overloaded", "response 2 was overloaded"
+    ]  # fmt: skip
+
+
 def test_periodic(folder):
     t = np.arange(128)
     force = sum(np.cos(2 * np.pi * k * t / 128 + k**2) for k in range(3, 30, 3))
