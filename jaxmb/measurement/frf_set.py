@@ -40,7 +40,7 @@ UNKNOWN = "unknown"
 def unit_scale(unit: str, kind: FrfKind) -> float:
     """Factor from `unit` to the SI unit of `kind`: 9.80665 for "g/N" and accelerance.
 
-    A digit after a letter is an exponent: "m/s2/N" is "m/s^2/N".
+    A digit after a letter is an exponent: "m/s2/N" is "m/s^2/N"; "ms-2" is "m/s^2".
 
     Raises:
         ValueError: the unit is invalid, or not that of the kind.
@@ -77,6 +77,7 @@ def _spelt(unit: str) -> str:
         raise ValueError("two slashes follow each other")
     if re.search(r"\bG\b", unit):
         raise ValueError("'G' is a unit of magnetism, did you mean 'g'?")
+    unit = re.sub(r"\bms\^?-([12])\b", r"m s^-\1", unit)  # no measurement is per millisecond
     unit = re.sub(r"(?<=[A-Za-z])(?<![\d.][eE])(-?\d)", r"^\1", unit)
     if re.search(r"[\d)]\s*(\^|\*\*)", unit):  # 9^9^9 would be computed
         raise ValueError("a number has a power")

@@ -97,6 +97,8 @@ def test_units():
     np.testing.assert_allclose(to_si(frf_set(unit="mm/s/N")).frf, H / 1000.0, rtol=1e-15)
     for unit, scale in (
         ("m/s2/N", 1.0),
+        ("ms-2/N", 1.0),
+        ("ms^-2/kN", 1e-3),
         ("m s-2 N-1", 1.0),
         ("1/kg", 1.0),
         ("mg/N", 9.80665e-3),
