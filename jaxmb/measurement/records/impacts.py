@@ -35,6 +35,8 @@ AT_REST = 0.1
 """Share of a channel's largest value below which a flat signal is rest rather than clipping."""
 FLAT_TOP = 3
 """Consecutive samples at a channel's extreme that indicate clipping."""
+QUIET_PARTS = 16
+"""Parts of a record, the quietest of which shows the noise."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +77,8 @@ def is_overloaded(signal: np.ndarray, full_scale: float | None = None) -> bool:
 
     With a given full scale, a value reaches it. Otherwise at least `FLAT_TOP` consecutive samples equal the record's
     largest or smallest value, with a steeper slope beside them than that of a smooth curve that is flat by the
-    converter's resolution. The rest value is excluded. Clipping before a filter leaves no flat top and is not detected.
+    converter's resolution and, unless many samples are equal or several places are flat, by its noise. The rest value
+    is excluded. Clipping before a filter leaves no flat top and is not detected.
     """
     if full_scale is not None:
         return bool(np.max(np.abs(signal)) >= full_scale * (1.0 - 1e-6))
@@ -99,16 +102,25 @@ def no_usable_hit(rejected: Mapping[int, str]) -> str:
     return text
 
 
+def _noise(signal: np.ndarray) -> float:
+    """Standard deviation of the noise in the quietest part of a record, from its fourth differences."""
+    parts = np.array_split(np.abs(np.diff(signal, 4)), QUIET_PARTS)
+    return min(float(np.median(part)) for part in parts if part.size) / (0.6745 * np.sqrt(70.0))
+
+
 def _flat_top(signal: np.ndarray, resolution: float) -> bool:
+    found, noise = 0, _noise(signal) if signal.size > 4 else 0.0
     top = np.concatenate([[False], signal == signal.max(), [False]])
     edges = np.flatnonzero(top[1:] != top[:-1])
     for begin, end in edges.reshape(-1, 2):
         length = end - begin
         falls = [signal[begin] - signal[i] for i in (begin - 2, end + 1) if 0 <= i < signal.size]
         # drop two samples beside the top of a parabola that drops by one step of resolution over half the top
-        smooth = ((1.0 + 4.0 / length) ** 2 + 1.0) * resolution
-        if length >= FLAT_TOP and falls and max(falls) > smooth:
-            return True
+        smooth = ((1.0 + 4.0 / length) ** 2 + 1.0) * np.array([resolution, resolution + 4.0 * noise])
+        if length >= FLAT_TOP and falls and max(falls) > smooth[0]:
+            found += 1  # few samples at a smooth top with noise are equal by chance, once
+            if max(falls) > smooth[1] or length >= 2 * FLAT_TOP or found >= FLAT_TOP:
+                return True
     return False
 
 

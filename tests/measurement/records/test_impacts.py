@@ -161,6 +161,14 @@ def test_overload():
     assert is_overloaded(np.minimum(counts, 800.0))
     # One sample, or a constant, is no flat top.
     assert not is_overloaded(np.append(np.zeros(50), [1.0, 2.0]))
+    # a smooth extreme with noise of 1.3 steps of the converter, three samples of which are equal
+    rng, t = np.random.default_rng(0), np.arange(4096)
+    smooth = 300.0 * np.exp(-t / 800.0) * np.sin(t / 10.0 + 1.0)
+    noisy = np.round(smooth + 1.3 * rng.normal(size=t.size))
+    top = int(np.argmax(noisy))
+    noisy[top - 1 : top + 2], noisy[[top - 3, top + 3]] = noisy[top], noisy[top] - 28.0
+    assert not is_overloaded(noisy)
+    assert is_overloaded(np.minimum(noisy, 200.0))
     assert not is_overloaded(np.ones(5))
 
 
