@@ -75,7 +75,7 @@ class Programs:
             with contextlib.suppress(Exception):  # the caller traces it again, and reports what is wrong
                 kept = _export(self.function, arrays, structure, others)
                 _write(path, kept)
-        return None if kept is None else _called(*kept)
+        return None if kept is None else _program_from(*kept)
 
     def _path(self, arguments: Any) -> Path | None:
         """File of the program; None where pickle cannot write all that it depends on."""
@@ -134,7 +134,7 @@ def _export(function: Callable[..., Any], arrays: list[Any], structure: Any, oth
     return jax.export.export(jax.jit(flat), disabled_checks=checks)(arrays).serialize(), form
 
 
-def _called(exported: bytearray, form: Any) -> Callable[[list[Any]], Any]:
+def _program_from(exported: bytearray, form: Any) -> Callable[[list[Any]], Any]:
     import jax.export
 
     program = jax.jit(jax.export.deserialize(exported).call)

@@ -172,9 +172,12 @@ def to_do(result: Result) -> list[str]:
     if result.outcome is Outcome.NOT_IDENTIFIED or (result.doubts and not result.converged and "yes" not in verdicts):
         return ["resolve the doubts first: further tests do not help before that"]
     explained = all(verdict == "yes" for verdict in verdicts) or result.study.solver is Solver.STIFFNESS_MODEL
+    first = "resolve the doubts first; then " if result.doubts else ""
     sentences = (
         "" if result.converged else "more rounds or starts (rounds, [refine] starts) may let the fit converge",
-        "" if explained else "`jaxmb inspect` of this study reports why parameters are not identifiable, and remedies",
+        ""
+        if explained
+        else f"{first}`jaxmb inspect` of this study reports why parameters are not identifiable, and remedies",
     )
     return [*filter(None, sentences)]
 

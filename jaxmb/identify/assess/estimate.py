@@ -288,7 +288,7 @@ def _effect_of_errors(
     if step is None:
         rows, noise, factor = problem.row_slices, noise_variances(solution), 1.0
         std = identifiability(solution.jacobian, noise, problem.prior_std).std
-        refit = functools.partial(nonlinear_refit, with_tests(problem, simulated), solution.u)
+        refit = nonlinear_refit(with_tests(problem, simulated), solution.u)
     else:  # the chi-square is that of all tests
         rows, noise = (slice(0, problem.data_rows),), np.pad(step.variances, (0, solution.u.size), constant_values=1.0)
         factor, std = np.sqrt(step.robust_weight[: problem.data_rows]), step.identifiability.std

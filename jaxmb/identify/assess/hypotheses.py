@@ -316,27 +316,27 @@ def refitted_hypotheses(
 ) -> list[FittedHypothesis]:
     """Refits of the errors beyond their tolerance (keys), of the hypotheses on a single wrong channel, of those that
     explain most to first order at any of some points or at a size that is tried, of those that have starts of their
-    own, and of those whose effect resembles that of the best; then of alternatives, and of pairs of errors."""
+    own, and of those whose effect resembles that of the best; of alternatives, and of pairs of errors."""
     errors, channel = search.corrected.errors, _fit_without_channel(search, points[0])
     at = [*points, *([] if channel is None else [channel[0]])]
     expected, distinct, inside = _expected_chi_squares(search, at, None if channel is None else channel[1])
-    parts = _searches_in_single_tests(search, points[0])
-    inner = {k: part for numbers, part in parts for k in numbers}
-    tried = _fits_at_sizes(search, points[0], [k for k in range(len(errors)) if k not in inner])
-    for numbers, part in parts:
-        tried |= _fits_at_sizes(part, points[0], numbers)
+    inner, tried = _searches_and_sizes(search, points[0])
     if channel is not None:
         tried |= _fits_at_sizes(search, channel[0], np.flatnonzero(inside).tolist())
     expected = np.concatenate([expected, [[tried[k][0].chi_square for k in range(len(errors))]]])
-    found, best = dict[int, FittedHypothesis](), np.inf
     noise_limit = search.noise_limit if chi_square > search.noise_limit else -np.inf
+    # those that lower the residual without a refit, such as a reversed sign, take a small part of the time of errors
+    alternatives, found = _likely_alternatives(search, at), dict[int, FittedHypothesis]()
+    early = [search.fitted(other, first) for other, first, remains in alternatives if remains < REMAINS]
+    best = min((end.chi_square for end in early if end.chi_square <= noise_limit), default=np.inf)
+    is_alternative = bool(np.isfinite(best))
 
     @functools.cache
     def sized(k: int) -> list[FittedHypothesis]:
         return [inner.get(k, search).at_size(end) for end in tried[k]]
 
     # stated numbers that may be far off, not compliances where none is stated
-    far = [bool(error.tolerance and error.starts and error.bounds[0] < 0.0) for error in errors]
+    far = [bool(e.tolerance and e.starts and e.bounds[0] < 0.0 and not is_alternative) for e in errors]
 
     def may_explain(k: int) -> bool:
         # unless another error leaves noise alone, and this one more to first order
@@ -363,10 +363,10 @@ def refitted_hypotheses(
         return [k for k in order if distinct[k] and k not in found]
 
     refit([k for k, error in enumerate(errors) if error.key in beyond])
-    refit([k for k in likely() if inside[k]])
+    refit([k for k in likely() if inside[k] and not is_alternative])
     nearer = np.full(len(errors), np.inf)
     # the fit may be so far off that no step from it shows what a payload or a missing elasticity explains
-    for k in {*likely()[:LIKELY], *(k for k in likely() if errors[k].starts)}:
+    for k in filter(may_explain, {*likely()[:LIKELY], *(k for k in likely() if errors[k].starts)}):
         nearer[k] = min(end.chi_square for end in sized(k))
     expected = np.concatenate([expected, nearer[None]])
     refit(likely()[:TRIED])
@@ -381,8 +381,22 @@ def refitted_hypotheses(
         tried = {k: [similar[k], *tried[k]] for k in more}
         sized.cache_clear()
         refit(more)
-    ends = [*found.values(), *(() if best <= noise_limit else _refits_of_alternatives(search, at))]
+    late = (search.fitted(other, first) for other, first, remains in alternatives if remains >= REMAINS)
+    of_tests = [*early, *late] if best > noise_limit else early if is_alternative else []
+    ends = [*found.values(), *of_tests]
     return [*ends, *(_refits_of_pairs(search, ends) if ends and search.allowance is None else ())]
+
+
+def _searches_and_sizes(
+    search: HypothesisSearch, u: np.ndarray
+) -> tuple[dict[int, HypothesisSearch], dict[int, list[FittedHypothesis]]]:
+    """The search in the rows of a test, of each error of one of many tests, and the sizes tried of each error."""
+    parts = _searches_in_single_tests(search, u)
+    inner = {k: part for numbers, part in parts for k in numbers}
+    tried = _fits_at_sizes(search, u, [k for k in range(len(search.corrected.errors)) if k not in inner])
+    for numbers, part in parts:
+        tried |= _fits_at_sizes(part, u, numbers)
+    return inner, tried
 
 
 def _with_damping(search: HypothesisSearch, end: FittedHypothesis, key: str) -> FittedHypothesis:
@@ -654,9 +668,12 @@ def _fit_without_channel(search: HypothesisSearch, u: np.ndarray) -> tuple[np.nd
     return None
 
 
-def _refits_of_alternatives(search: HypothesisSearch, points: Sequence[np.ndarray]) -> list[FittedHypothesis]:
-    """Refits of the most likely alternatives to tests."""
-    problem, tried = search.corrected.problem, list[tuple[float, int, int]]()
+def _likely_alternatives(
+    search: HypothesisSearch, points: Sequence[np.ndarray]
+) -> list[tuple[Hypothesis, np.ndarray, float]]:
+    """The most likely alternatives to tests, the point at which each has the smallest residual, and the part of the sum
+    of squares at the first point that remains."""
+    problem, tried, plain = search.corrected.problem, list[tuple[float, int, int]](), 0.0
     known = (
         (t.name, () if t.description is None else t.description.alternatives(problem.model)) for t in problem.tests
     )
@@ -665,6 +682,8 @@ def _refits_of_alternatives(search: HypothesisSearch, points: Sequence[np.ndarra
         model = problem.free.apply(problem.model, problem.free.values(u))
         views = [test.view(model) for test in problem.tests]
         each = list(map(residual_of_test, problem.tests, views))
+        if not p:
+            plain = float(np.sum((np.concatenate(each) * search.whiten.scale[: problem.data_rows]) ** 2))
         for number, (tests, _) in enumerate(some):
             parts = list(each)
             for k, test in tests.items():
@@ -676,11 +695,11 @@ def _refits_of_alternatives(search: HypothesisSearch, points: Sequence[np.ndarra
                 parts[k] = residual_of_test(test, views[k] if is_there else test.view(model))
             whole = np.concatenate(parts) * search.whiten.scale[: problem.data_rows]
             tried.append((float(np.sum(np.nan_to_num(whole, nan=1e6) ** 2)), number, p))
-    best = dict[int, int]()
-    for _, number, p in sorted(tried):
-        best.setdefault(number, p)
+    best = dict[int, tuple[int, float]]()
+    for square, number, p in sorted(tried):
+        best.setdefault(number, (p, square / max(plain, 1e-300)))
     chosen = itertools.islice(best.items(), TRIED_ALTERNATIVES)
-    return [search.fitted(Hypothesis(None, *some[number]), points[p]) for number, p in chosen]
+    return [(Hypothesis(None, *some[number]), points[p], remains) for number, (p, remains) in chosen]
 
 
 def single_and_common(

@@ -207,7 +207,8 @@ def _with_likely_errors(
     if not found:
         return unchanged.chi_square, []
     order, least = sorted(found, key=lambda end: end.chi_square), float(chdtri(1, FALSE_ALARM / len(errors)))
-    if best_above_half(order, unchanged.chi_square, search.noise_mean, len(errors)) is None:
+    is_alternative = order[0].hypothesis.error is None and order[0].chi_square <= search.noise_limit
+    if is_alternative or best_above_half(order, unchanged.chi_square, search.noise_mean, len(errors)) is None:
         return unchanged.chi_square, list(found)
     single = [end for end in order if len(end.errors) < 2]
     first = {id(end): end for end in (*single[:1], order[0])}

@@ -36,6 +36,8 @@ MOST_GRAVITY = 9.9
 TILTS = (0.5 * np.pi, -0.5 * np.pi, 0.3)
 """rad, starts of tilts: of a base that is mounted at a wall, and across a plane of motion, where torques change with
 the square of a tilt."""
+MOST_TILT = 1.75
+"""rad, largest tilt: a machine that hangs has a gravity of -1 times the stated one."""
 LEAST_MASS = 0.95
 """Largest part of the mass of a body that may be missing at a frame."""
 MOST_FACTOR = 7.0
@@ -66,9 +68,13 @@ class MachineErrors(NamedTuple):
     """Change of gravity over its stated value."""
     compliance: Float[np.ndarray, "n"] | Array
     """Compliance of each coordinate in series with its spring, at the same loss factor, rad/(N m) or m/N."""
+    stiffness: Float[np.ndarray, "n"] | Array
+    """Stiffness of each coordinate beside its spring, N m/rad or N/m."""
     log_damping: Float[np.ndarray, "n"] | Array
     rotor_inertia: Float[np.ndarray, "n"] | Array
     """kg m^2 or kg."""
+    log_length: Float[np.ndarray, "c"] | Array
+    """Logarithm of true over stated length of each beam."""
     log_stated: Float[np.ndarray, "p"] | Array
     """Logarithm of true over stated value of `parameters_with_tolerance`."""
 
@@ -86,8 +92,10 @@ def no_machine_errors(model: Model) -> MachineErrors:
         tilt=np.zeros(3),
         gravity=np.zeros(()),
         compliance=np.zeros(n),
+        stiffness=np.zeros(n),
         log_damping=np.zeros(n),
         rotor_inertia=np.zeros(n),
+        log_length=np.zeros(len(model.beams)),
         log_stated=np.zeros(len(parameters_with_tolerance(model))),
     )
 
@@ -135,7 +143,7 @@ def machine_errors(
     if size:
         for axis in _across(np.asarray(model.gravity) / size):
             key = f"tilt about {_axis_text(axis).upper()}"
-            error = StatedError(key, "tilt_deg", np.pi / 180.0, starts=TILTS)
+            error = StatedError(key, "tilt_deg", np.pi / 180.0, least=-MOST_TILT, most=MOST_TILT, starts=TILTS)
             yield error, none._replace(tilt=axis)
         most = MOST_GRAVITY / size
         error = StatedError(
@@ -149,7 +157,8 @@ def machine_errors(
 def _axis_errors(
     model: Model, none: MachineErrors, named: Collection[str]
 ) -> Iterator[tuple[StatedError, MachineErrors]]:
-    """Errors of the axes of coordinates, four numbers of each: along and about its own axis it has none but its zero.
+    """Errors of the lengths of beams and of the axes of coordinates, four numbers of each: along and about its own axis
+    it has none but its zero.
 
     None in machines with loops, whose closed postures would open, nor of the first axes beside free stations, which
     such errors displace alone. Coordinates in one point of one body, such as its elastic ones, have those of the first;
@@ -157,6 +166,13 @@ def _axis_errors(
     """
     if model.loops:
         return
+    lengths = np.asarray(model.beam_length) * np.array(model.beam_elements, dtype=int)
+    for k, (name, length) in enumerate(zip(model.beams, lengths.tolist(), strict=True)):
+        what = f"a length of {name}", "m", length
+        error = error_with_text(
+            f"length of {name}", _stated_text, *what, tolerance="origin_mm", unit=1e-3 / length, size=0.05
+        )
+        yield error, none._replace(log_length=_at(none.log_length, k))
     seen_from_stations = any(name.startswith(f"{STATION}.") for name in named)
     further = [name.startswith(FURTHER) for name in model.coordinates]
     for i, name in enumerate(model.joints):
@@ -255,6 +271,13 @@ def _joint_errors(
                 unit=0.01 / own, least=-0.99 / own, most=np.inf, starts=tuple(x / own for x in (2.0, 9.0, 99.0, 999.0)),
             )  # fmt: skip
             yield error, none._replace(compliance=_at(none.compliance, i))
+        elif model.loops and own == 0.0 and f"stiffness.{name}" not in named:
+            scale = typical / float(seen[i])
+            error = error_with_text(
+                f"{SPRING}{name}", _spring_text, name, of[0], size=0.1 * scale, least=0.0, most=np.inf,
+                starts=(0.01 * scale, 0.1 * scale, scale),
+            )  # fmt: skip
+            yield error, none._replace(stiffness=_at(none.stiffness, i))
         if damping[i] > 0.0 and not is_locked and f"damping.{name}" not in named:
             what = "a damping", f"{of[1]} of {name}", float(damping[i])
             error = error_with_text(f"damping.{name}", _stated_text, *what, tolerance="damping_percent", unit=0.01)
@@ -369,9 +392,10 @@ def corrected_machine(model: Model, errors: MachineErrors) -> Model:
         origin=_displaced(xp, xp.asarray(model.origin), errors.origin),
         frame_offset=_displaced(xp, xp.asarray(model.frame_offset), errors.frame),
         gravity=turned(xp, errors.tilt, gravity) * (1.0 + errors.gravity),
-        stiffness=xp.asarray(model.stiffness) * softer,
+        stiffness=xp.asarray(model.stiffness) * softer + errors.stiffness,
         damping=xp.asarray(model.damping) * softer * xp.exp(errors.log_damping),
         rotor_inertia=xp.asarray(model.rotor_inertia) + errors.rotor_inertia,
+        beam_length=xp.asarray(model.beam_length) * xp.exp(errors.log_length),
     )
     if not isinstance(errors.log_stated, np.ndarray) or errors.log_stated.any():
         specs = list(parameters_with_tolerance(model).values())
@@ -487,6 +511,10 @@ def _stiffness_text(name: str, of: str, own: float, value: float) -> str:
     return f"a stiffness of {1.0 / (own + value):.3g} {of} of {name}{instead}"
 
 
+def _spring_text(name: str, of: str, value: float) -> str:
+    return f"a stiffness of {value:.3g} {of} of {name}, which has none,"
+
+
 def _rotor_text(name: str, of: str, own: float, value: float) -> str:
     return f"a rotor inertia of {name} of {own + value:.3g} {of} instead of {own:.3g}"
 
@@ -499,6 +527,8 @@ def _payload_text(frame: str, where: str, value: float) -> str:
     return f"{f'a payload of {value:.3g} kg' if value > 0.0 else f'{-value:.3g} kg less'} at {frame}{where}"
 
 
+SPRING = "spring at "
+"""Beginning of the keys of springs of coordinates without stiffness."""
 FURTHER = ("an elastic foundation", "a further elastic coordinate")
 """Beginnings of the names of coordinates that `with_further_springs` adds."""
 

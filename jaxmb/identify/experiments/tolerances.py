@@ -39,7 +39,7 @@ class Tolerances(Part):
     """Rotation of a frame whose rotation or inclination pose tests measure, about each of its axes."""
     origin_mm: NonNegative = 0.2
     """Position of the axis of each coordinate relative to the one before, along two directions across it, of machined
-    links; in open chains."""
+    links, and length of each beam; in open chains."""
     origin_deg: NonNegative = 0.02
     """Direction of the axis of each coordinate relative to the one before, about two directions across it; in open
     chains."""

@@ -1,7 +1,6 @@
 """Predicted identifiability of the parameters before a measurement, and proposals for the next tests."""
 
 import dataclasses
-import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -183,7 +182,7 @@ def inspect(study: Study) -> Inspection:
         u, model = np.asarray(study.free.encode(values)), study.free.apply(study.model, values)
         stated = budget(
             DescribedTests(study.fitted, model, study.free, study.tolerances, study.exact_tests),
-            functools.partial(nonlinear_refit, study.problem, u),
+            nonlinear_refit(study.problem, u),
             jacobian,
             known.std,
         )

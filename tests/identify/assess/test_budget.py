@@ -192,7 +192,8 @@ def test_axes_have_tolerances_beside_tests_that_follow_the_geometry(follows):
     model = jaxmb.build_model(MACHINE)
     free = free_parameters(model, [Bound(("stiffness.a",), 1e3, 1e6)])
     source = types.SimpleNamespace(follows_geometry=follows, frames=lambda test: {})
-    found = machine_errors_in_tests(model, free, [types.SimpleNamespace(source=source, test=None)])
+    entry = types.SimpleNamespace(source=source, test=types.SimpleNamespace(vibration=None))
+    found = machine_errors_in_tests(model, free, [entry])
     kinds = {error.tolerance for error, _ in found}
     assert "mass_percent" in kinds
     assert ({"origin_mm", "origin_deg"} <= kinds) == follows

@@ -9,6 +9,7 @@ import pytest
 import jaxmb
 from jaxmb import Machine, build_model, linearize, modes
 from jaxmb.identify.experiments.machine_errors import (
+    SPRING,
     all_elastic,
     carried_inertia,
     machine_errors,
@@ -148,6 +149,39 @@ def test_rotor_inertias_are_tried_at_sizes_of_the_machine():
     sizes = [{e.key: (e.typical, *e.starts) for e, _ in machine_errors(m, free, {})} for m in (ARM, small)]
     large, tiny = (np.array(each["rotor inertia of b"]) for each in sizes)
     np.testing.assert_allclose(tiny, 1e-3 * large, rtol=1e-12)
+
+
+def test_the_length_of_a_beam():
+    """As of a machine that is stated with it."""
+    free = free_parameters(LINKS, [Bound(("stiffness.shoulder",), 1e3, 1e6)])
+    known = list(machine_errors(LINKS, free, {}))
+    machine = jaxmb.load_machine("two-flexible-links").model_dump(exclude_unset=True)
+    beam = machine["beam"][0]
+    (error,) = [error for error, _ in known if error.key == f"length of {beam['name']}"]
+    size = float(np.log(1.05))
+    found = with_machine_errors(LINKS, free, known, {error.key: size})
+    longer = build_model(
+        Machine.model_validate(machine | {"beam": [beam | {"length": 1.05 * beam["length"]}, *machine["beam"][1:]]})
+    )
+    q = np.full(len(LINKS.coordinates), 0.4)
+    for of in (lambda m: jaxmb.frame_pose(m, q, "tool"), lambda m: modes(linearize(m, q)).eigenvalue[:3]):
+        np.testing.assert_allclose(of(found), of(longer), rtol=1e-9, atol=1e-12)
+        assert not np.allclose(of(LINKS), of(longer), rtol=1e-3)
+    assert error.text is not None
+    assert f"of {1.05 * beam['length']:.3g} m instead of {beam['length']:.3g}" in error.text(size)
+
+
+def test_springs_of_joints_without_stiffness_in_closed_chains():
+    """In an open chain such a coordinate is a drive."""
+    crank = build_model(jaxmb.load_machine("slider-crank"))
+    free = free_parameters(crank, [Bound(("stiffness.q1",), 1e-3, 1e6)])
+    known = list(machine_errors(crank, free, {}))
+    assert [error.key for error, _ in known if error.key.startswith(SPRING)] == ["spring at q2", "spring at q3"]
+    found = with_machine_errors(crank, free, known, {"spring at q2": 400.0})
+    assert np.asarray(found.stiffness).tolist() == [0.0, 400.0, 0.0]
+    free = free_parameters(ARM, [Bound((f"stiffness.{ARM.coordinates[0]}",), 1e-3, 1e6)])
+    without = dataclasses.replace(ARM, stiffness=0.0 * ARM.stiffness)
+    assert not [error for error, _ in machine_errors(without, free, {}) if error.key.startswith(SPRING)]
 
 
 def test_factors_near_one_show_their_difference():
