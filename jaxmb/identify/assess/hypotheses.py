@@ -382,8 +382,7 @@ def refitted_hypotheses(
         sized.cache_clear()
         refit(more)
     late = (search.fitted(other, first) for other, first, remains in alternatives if remains >= REMAINS)
-    of_tests = [*early, *late] if best > noise_limit else early if is_alternative else []
-    ends = [*found.values(), *of_tests]
+    ends = [*found.values(), *(early if is_alternative else [*early, *late] if best > noise_limit else ())]
     return [*ends, *(_refits_of_pairs(search, ends) if ends and search.allowance is None else ())]
 
 
