@@ -20,7 +20,7 @@ from jaxmb.maps import ToolPath, place_task
 from jaxmb.mechanics import tangent
 from jaxmb.mechanics.compliance import cartesian_compliance, compliance_matrix
 from jaxmb.mechanics.dynamics import gravity_energy
-from jaxmb.mechanics.loops import loop_gaps, loop_motion
+from jaxmb.mechanics.loops import loop_gaps, loop_motion, nearby_motion_map
 from jaxmb.mechanics.tangent import mounting_doubt
 from tests.mechanics.beam_assembly import assembled
 
@@ -183,6 +183,16 @@ def test_small_motions(four_bar):
     s = 2j * np.pi * np.array([1.0, 4.0])
     dynamic = float(tangent.mass[0, 0]) * s**2 + 0.1 * s + float(tangent.stiffness[0, 0])
     np.testing.assert_allclose(h[:, 0, 0], R[2, 0] / dynamic, rtol=1e-10)
+
+
+def test_motion_beside_a_closed_posture(four_bar):
+    """An error of a frame that closes a loop opens it by as much, at the posture of the stated machine."""
+    q = four_bar.reference
+    other = dataclasses.replace(four_bar, frame_offset=four_bar.frame_offset.at[:, 0, 3].add(2e-3))
+    with pytest.raises(ValueError, match="loops of 'four-bar' are open"):
+        jaxmb.motion_map(other, q)
+    np.testing.assert_allclose(nearby_motion_map(other, q), jaxmb.motion_map(four_bar, q), atol=0.05)
+    np.testing.assert_allclose(nearby_motion_map(four_bar, q), jaxmb.motion_map(four_bar, q), atol=1e-14)
 
 
 def test_equilibrium_and_deflection(four_bar):
