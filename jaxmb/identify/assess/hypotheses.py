@@ -677,7 +677,7 @@ def _likely_alternatives(
         (t.name, () if t.description is None else t.description.alternatives(problem.model)) for t in problem.tests
     )
     some = [*single_and_common(known), *exchanged_postures(problem.tests)]
-    for p, u in enumerate(points):
+    for p, u in enumerate(points if some else ()):
         model = problem.free.apply(problem.model, problem.free.values(u))
         views = [test.view(model) for test in problem.tests]
         each = list(map(residual_of_test, problem.tests, views))
