@@ -1,10 +1,10 @@
 """Programs that earlier commands traced, kept as StableHLO beside JAX's compiled ones.
 
-With all programs compiled, a command takes most of its computing time to trace and lower them, since JAX finds a
-compiled program by its lowered form. An exported program is found by what tracing depends on: the function, the forms
-of its arrays, the values of all other arguments, the sources of jaxmb, versions of packages and settings, all as
-written by pickle. What pickle cannot write, or belongs to another package, is traced. So is all of a process other than
-the command, as functions and constants may have been replaced there.
+With all programs compiled, a command still traces and lowers them, which is a large part of its computing time, since
+JAX finds a compiled program by its lowered form. An exported program is found by what tracing depends on: the function,
+the forms of its arrays, the values of all other arguments, the sources of jaxmb, versions of packages and settings, all
+as written by pickle. What pickle cannot write, or belongs to another package, is traced. So is all of a process other
+than the command, as functions and constants may have been replaced there.
 """
 
 import contextlib
