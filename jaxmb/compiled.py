@@ -25,21 +25,20 @@ def compiled(function: Callable[Arguments, Value]) -> Callable[Arguments, Value]
     Wrong names and shapes are found while JAX traces a function, deep below the call. Errors raised by JAX itself keep
     their tracebacks. Calls that state the default of an argument share the program of calls that leave it out.
     """
-    jitted, signature = eqx.filter_jit(function), inspect.signature(function)
+    signature = inspect.signature(function)
 
     @functools.wraps(function)
     def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Value:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         try:
-            program = programs.program(*bound.args, **bound.kwargs)
-            return jitted(*bound.args, **bound.kwargs) if program is None else program()
+            return programs(*bound.args, **bound.kwargs)
         except (ValueError, NotImplementedError) as error:
             if not _raised_here(error.__traceback__):
                 raise
             raise type(error)(*error.args) from None
 
-    programs = Programs(call, function)
+    programs = Programs(call, function, eqx.filter_jit(function))
     return call
 
 
@@ -65,13 +64,7 @@ def _program(function: Callable[..., Any], structure: Any, static_leaves: tuple[
         leaves = [next(array_iterator) if leaf is None else leaf for leaf in static_leaves]
         return function(*jax.tree.unflatten(structure, leaves), *arguments)
 
-    jitted, programs = jax.jit(call), Programs(function, call, (structure, static_leaves))
-
-    def dispatch(arrays: list[Array], *arguments: Any) -> Any:
-        program = programs.program(arrays, *arguments)
-        return jitted(arrays, *arguments) if program is None else program()
-
-    return dispatch
+    return Programs(function, call, jax.jit(call), (structure, static_leaves))
 
 
 def on_host(array: Array | np.ndarray) -> Any:

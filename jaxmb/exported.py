@@ -14,7 +14,6 @@ import io
 import os
 import pickle
 import sys
-import tempfile
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -25,6 +24,7 @@ import jax
 from jax.core import Tracer
 
 from jaxmb import native, runtime
+from jaxmb.io.files import write_atomically
 
 PACKAGES = "jax", "jaxlib", "equinox", "numpy", "optax", "evosax"
 """Packages beside jaxmb whose functions and classes a program may depend on."""
@@ -38,17 +38,25 @@ class _Array:
 
 
 class Programs:
-    """Exported programs of a function, by the form of its arguments.
+    """A compiled function, with its exported programs by the form of its arguments.
 
     Args:
         source: what pickle finds under its name, and defines the function together with `fixed`.
         function: of pytrees of arrays and other leaves, which are fixed in a program.
+        traced: the same, compiled by tracing.
         fixed: a pytree of further values on which the function depends.
     """
 
-    def __init__(self, source: Any, function: Callable[..., Any], fixed: Any = None) -> None:
-        self.source, self.function, self.fixed = source, function, fixed
+    def __init__(
+        self, source: Any, function: Callable[..., Any], traced: Callable[..., Any], fixed: Any = None
+    ) -> None:
+        self.source, self.function, self.traced, self.fixed = source, function, traced, fixed
         self._found: dict[Any, Callable[..., Any] | None] = {}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The value of the function."""
+        program = self.program(*args, **kwargs)
+        return self.traced(*args, **kwargs) if program is None else program()
 
     def program(self, *args: Any, **kwargs: Any) -> Callable[[], Any] | None:
         """The function of these arguments; None where it must be traced."""
@@ -161,7 +169,4 @@ def _write(path: Path, kept: Any) -> None:
     contents = pickle.dumps(kept)
     with contextlib.suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            file = Path(folder) / path.name
-            file.write_bytes(hashlib.sha256(contents).digest() + contents)
-            os.replace(file, path)
+        write_atomically(path, hashlib.sha256(contents).digest() + contents)

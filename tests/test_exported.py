@@ -36,10 +36,10 @@ def value(programs, *args):
 
 
 def test_an_exported_program_is_not_traced_again(folder, monkeypatch):
-    assert np.array_equal(value(Programs(skew, skew), VECTOR), skew(VECTOR))
+    assert np.array_equal(value(Programs(skew, skew, skew), VECTOR), skew(VECTOR))
     assert count(folder) == 1
     monkeypatch.setattr(exported, "_export", None)
-    again = Programs(skew, skew)
+    again = Programs(skew, skew, skew)
     assert np.array_equal(value(again, 2.0 * VECTOR), skew(2.0 * VECTOR))
     assert value(again, VECTOR[:2]) is None  # of another form, and what is wrong is found by the caller
 
@@ -48,15 +48,15 @@ def test_programs_differ_by_all_that_they_depend_on(folder, monkeypatch):
     for source in (skew, rotation_by):
         for arguments in ((VECTOR,), (VECTOR.astype(jnp.float32),)):
             for fixed in (None, ("a", 1)):
-                assert value(Programs(source, source, fixed), *arguments) == pytest.approx(source(*arguments))
+                assert value(Programs(source, source, source, fixed), *arguments) == pytest.approx(source(*arguments))
     assert count(folder) == 8
     for name, content in (("JAX_NUMPY_RANK_PROMOTION", "raise"), ("XLA_FLAGS", "")):
         monkeypatch.setenv(name, content)
         exported._surroundings.cache_clear()
-        value(Programs(skew, skew), VECTOR)
+        value(Programs(skew, skew, skew), VECTOR)
     monkeypatch.setattr(exported, "version", lambda package: "0")
     exported._surroundings.cache_clear()
-    value(Programs(skew, skew), VECTOR)
+    value(Programs(skew, skew, skew), VECTOR)
     exported._surroundings.cache_clear()
     assert count(folder) == 11
 
@@ -78,12 +78,12 @@ def test_what_pickle_cannot_identify_is_traced(folder, monkeypatch):
         return vector
 
     for source, fixed in ((local, None), (lambda x: x, None), (skew, local), (np.vectorize(local), None)):
-        assert value(Programs(source, skew, fixed), VECTOR) is None
+        assert value(Programs(source, skew, skew, fixed), VECTOR) is None
     replaced = jax.vmap(skew)  # what the module does not have under its name
-    assert value(Programs(replaced, replaced), jnp.ones((2, 3))) is None
-    assert value(Programs(Foreign(), skew), VECTOR) is None
-    assert value(Programs(skew, skew, Foreign), VECTOR) is None
-    assert value(Programs(skew, skew, fractions.Fraction(1, 2)), VECTOR) is not None  # of the standard library
+    assert value(Programs(replaced, replaced, replaced), jnp.ones((2, 3))) is None
+    assert value(Programs(Foreign(), skew, skew), VECTOR) is None
+    assert value(Programs(skew, skew, skew, Foreign), VECTOR) is None
+    assert value(Programs(skew, skew, skew, fractions.Fraction(1, 2)), VECTOR) is not None  # of the standard library
     assert count(folder) == 1
 
 
@@ -92,25 +92,25 @@ class Foreign:
 
 
 def test_transformed_arguments_are_traced(folder):
-    programs = Programs(skew, skew)
+    programs = Programs(skew, skew, skew)
     jax.vmap(lambda v: v if programs.program(v) is None else 1 / 0)(jnp.ones((2, 3)))
     assert count(folder) == 0
 
 
 def test_a_damaged_program_is_exported_again(folder):
-    value(Programs(skew, skew), VECTOR)
+    value(Programs(skew, skew, skew), VECTOR)
     (path,) = folder.glob("jaxmb-*-cache")
     whole = path.read_bytes()
     for contents in (whole[:100], b"", whole[:-9] + b"123456789"):
         path.write_bytes(contents)
-        assert np.array_equal(value(Programs(skew, skew), VECTOR), skew(VECTOR))
+        assert np.array_equal(value(Programs(skew, skew, skew), VECTOR), skew(VECTOR))
         assert exported._read(path) is not None
 
 
 def test_a_folder_that_cannot_be_written_is_no_error(folder):
     folder.rmdir()
     folder.write_text("a file")
-    assert np.array_equal(value(Programs(skew, skew), VECTOR), skew(VECTOR))
+    assert np.array_equal(value(Programs(skew, skew, skew), VECTOR), skew(VECTOR))
 
 
 def test_compiled_functions_use_them(folder):
