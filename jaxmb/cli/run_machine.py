@@ -1,6 +1,7 @@
 """Commands on machines: `jaxmb predict`, `jaxmb compensate` and `jaxmb map`."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -19,9 +20,12 @@ from jaxmb.cli.console import (
     writing,
     wrong_input,
 )
-from jaxmb.io.validation import check_distinct, check_known, check_without_unit, error_location
+from jaxmb.io.validation import InputError, check_distinct, check_known, check_without_unit, error_location
 
 if TYPE_CHECKING:
+    import numpy as np
+    from jax import Array
+
     from jaxmb.machine.build import Model
     from jaxmb.maps import ModalMaps, PostureMap
 
@@ -107,7 +111,9 @@ def predict(options: PredictOptions) -> None:
     predicted = jaxmb.FrfSet(frequency_hz, h, options.kind, names, names, posture=at, source=source)  # pyright: ignore[reportArgumentType]
     angles = [name for name, turns in zip(model.coordinates, model.revolute, strict=True) if turns]
     report = [
-        *predicted_sections(robot.name, found, frequency_hz, h, points, derivatives, at, angles),
+        *predicted_sections(
+            robot.name, found, frequency_hz, h, points, derivatives, at, angles, _std_of_modes(robot, q)
+        ),
         *mode_shape_sections(model, q, found),
     ]
 
@@ -127,6 +133,18 @@ def predict(options: PredictOptions) -> None:
         else lambda folder: write_mode_animation(folder / f"mode-{mode}.gif", model, q, mode, found=found)
     )
     deliver(robot.name, robot.folder(options.out, "predict"), report, files, figure)
+
+
+def _std_of_modes(robot: Robot, q: "Array") -> "Callable[[int], tuple[np.ndarray, np.ndarray]] | None":
+    """Standard deviations of the first modes at a posture; None without a covariance of parameters of the machine."""
+    from jaxmb.maps.modal import load_identified, std_of_modes
+
+    if robot.result is None or robot.model.fractional:
+        return None
+    try:
+        return partial(std_of_modes, load_identified(robot.result), q)
+    except InputError:
+        return None
 
 
 def compensate(

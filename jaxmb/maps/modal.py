@@ -338,13 +338,9 @@ def modal_maps(
         covariance = checked_covariance(free, covariance)
         known = Identified(model, free, covariance)
     if known is not None:
-        free, covariance, errors = known.free, known.covariance, tuple(known.errors.values())
-        variance, of_errors = np.diagonal(covariance), None
-        uncertain = tuple(n for n, v in zip(free.names, variance, strict=True) if v >= LARGE_STD**2)
-        if known.covariance_with_errors is not None:
-            covariance, of_errors = known.covariance_with_errors, jax.tree.map(lambda *parts: np.stack(parts), *errors)
-        vary, free_names = FreeModel(model, free, of_errors), (*free.names, *known.errors)
-        u = np.append(free.encode(free_values(model, free)), np.zeros(len(errors)))
+        variance, free_names = np.diagonal(known.covariance), (*known.free.names, *known.errors)
+        uncertain = tuple(n for n, v in zip(known.free.names, variance, strict=True) if v >= LARGE_STD**2)
+        vary, u, covariance = _uncertain(known)
     rows = postures.coordinates[postures.reached]
     found = modal_quantities(
         model, rows, quantities, modes, frame, vary, u, linearize_at, options.get("report"), direction=direction,
@@ -362,6 +358,36 @@ def modal_maps(
     settings = ModalMapSettings(number_of_modes(model, modes), along, band_hz, free_names, linearize_at)
     peak_hz = None if found.peak_hz is None else postures.on_grid(found.peak_hz)
     return ModalMaps(model.name, frame, postures, maps, peak_hz, uncertain, settings)
+
+
+def _uncertain(known: Identified) -> tuple[FreeModel, Float[np.ndarray, "d"], Float[np.ndarray, "d d"]]:
+    """The machine as a function of u and of its errors, their values, and the covariance of both."""
+    model, free, covariance, of_errors = known.model, known.free, known.covariance, None
+    if known.covariance_with_errors is not None:
+        errors = known.errors.values()
+        covariance, of_errors = known.covariance_with_errors, jax.tree.map(lambda *parts: np.stack(parts), *errors)
+    u = np.append(free.encode(free_values(model, free)), np.zeros(len(known.errors)))
+    return FreeModel(model, free, of_errors), u, covariance
+
+
+def std_of_modes(
+    known: Identified, q: Float[Array, "n"] | Float[np.ndarray, "n"], modes: int
+) -> tuple[Float[np.ndarray, "m"], Float[np.ndarray, "m"]]:
+    """Standard deviations of the frequencies, Hz, and damping ratios of the first modes of an identified machine at a
+    posture, by its covariance; NaN where unknown. See `modal_maps`.
+
+    Args:
+        known: from `load_identified`.
+        q: posture, rad or m.
+        modes: number of modes.
+    """
+    vary, u, covariance = _uncertain(known)
+    found = modal_quantities(
+        known.model, np.asarray(q)[None], BY_MODE, modes, vary=vary, u=u, at=known.linearize_at
+    )  # fmt: skip
+    names = (*known.free.names, *known.errors)
+    frequency, damping = (propagated(found.values[n], found.gradients[n], covariance, names)[0] for n in BY_MODE)
+    return frequency[0], damping[0]
 
 
 def modal_maps_json(found: ModalMaps) -> str:

@@ -3,7 +3,7 @@ measured mode shapes."""
 
 import dataclasses
 import itertools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 import jax
@@ -497,6 +497,7 @@ def predicted_sections(
     derivatives: int,
     posture: Mapping[str, float],
     angles: Collection[str],
+    std_of: Callable[[int], tuple[np.ndarray, np.ndarray]] | None = None,
 ) -> list[Section]:
     """Section on the modes and FRFs of a machine.
 
@@ -509,6 +510,8 @@ def predicted_sections(
         derivatives: 0 receptance, 1 mobility, 2 accelerance.
         posture: coordinate name -> value, rad or m.
         angles: names of the revolute coordinates.
+        std_of: standard deviations of so many modes, of frequencies, Hz, and damping ratios; None for a machine that
+            was not identified.
     """
     stated = [
         f"{coordinate} {np.degrees(value):.4g} deg" if coordinate in angles else f"{coordinate} {value:.4g} m"
@@ -530,4 +533,5 @@ def predicted_sections(
     if growth > max(LEAST_GROWTH[0], LEAST_GROWTH[1] * np.max(np.abs(found.eigenvalue), initial=0.0)):
         cause = "unstable: the weight or a loaded spring exceeds the stiffness"
         more = (*more, Lines((f"{cause}; a motion grows as exp({growth:.3g} t), t in s",)))
-    return [Section(f"Modes of {name}", (predicted_modes_table(found, at, shown), *more, Picture("frf", draw)))]
+    table = predicted_modes_table(found, at, shown, std_of(shown) if std_of is not None and shown else None)
+    return [Section(f"Modes of {name}", (table, *more, Picture("frf", draw)))]

@@ -336,14 +336,29 @@ def _errors(pair: TrueMode | ModePair) -> tuple[float, float]:
     return abs(pair.frequency_hz - known[0]), abs(pair.damping_percent - known[1])
 
 
-def predicted_modes_table(found: Modes, caption: str, most: int) -> Table:
-    """Table of the first predicted modes of a machine."""
+def predicted_modes_table(
+    found: Modes, caption: str, most: int, std: tuple[np.ndarray, np.ndarray] | None = None
+) -> Table:
+    """Table of the first predicted modes of a machine.
+
+    Args:
+        found: its modes.
+        caption: of the table.
+        most: number of modes.
+        std: standard deviations of frequencies, Hz, and damping ratios; NaN where unknown.
+    """
     columns = (np.asarray(x)[:most] for x in (found.frequency_hz, found.damped_frequency_hz, found.damping_ratio))
     rows = [
-        (str(m), hertz(frequency), hertz(damped), f"{100.0 * damping:z.3f}")
+        [str(m), hertz(frequency), hertz(damped), f"{100.0 * damping:z.3f}"]
         for m, (frequency, damped, damping) in enumerate(zip(*columns, strict=True), 1)
     ]
-    return Table("", right("mode", "frequency Hz", "damped frequency Hz", "damping %"), tuple(rows), caption)
+    heads = ["mode", "frequency Hz", "damped frequency Hz", "damping %"]
+    for place, what, each in [] if std is None else ((4, "± %", 100.0 * std[1]), (2, "± Hz", std[0])):
+        heads.insert(place, what)
+        for row, own in zip(rows, each.tolist(), strict=True):
+            row.insert(place, number(own, 2) if np.isfinite(own) else "-")
+    caption += "" if std is None else "; ± one standard deviation"
+    return Table("", right(*heads), tuple(map(tuple, rows)), caption)
 
 
 MOST_MODES = 20

@@ -1,10 +1,13 @@
 """Standard deviations of modes follow from differences of the modes, and are infinite where nothing is known."""
 
+import re
+
 import jax
 import numpy as np
 import pytest
 
 import jaxmb
+from jaxmb.cli import main
 from jaxmb.identify.assess.uncertainty.nonlinear import mode_std
 from jaxmb.identify.experiments.tolerances import Tolerances
 from jaxmb.maps.modal import identified, load_identified, modal_maps
@@ -57,7 +60,7 @@ def test_modes_by_differences(name, tmp_path):
     assert np.isinf(mode_std(test, study.model, free, u, tangent, found, rows)[:, 0]).any()
 
 
-def test_modes_with_a_wrong_mass(tmp_path):
+def test_modes_with_a_wrong_mass(tmp_path, capsys):
     """A mass 4 % off displaces the stiffnesses, hardly the modes at the posture of the test, and those of other
     postures within their intervals; also from the saved files."""
     data = MACHINE.model_dump(mode="json", exclude_unset=True)
@@ -70,6 +73,10 @@ def test_modes_with_a_wrong_mass(tmp_path):
     jaxmb.write_machine(result.machine, tmp_path / "machine.toml")
     fresh, saved = (modal_maps(known, {"b": [-1.2, 0.5]}, held={"a": 0.2}) for known in (
         identified(result), load_identified(tmp_path)))  # fmt: skip
+    assert main(["predict", str(tmp_path), "--posture", "a=0.2 rad, b=0.5 rad"]) == 0
+    assert re.findall(r"\n +1 +(\S+) +(\S+)", capsys.readouterr().out) == [
+        (f"{result.modes[0].frequency_hz:.3f}", f"{result.modes[0].frequency_std_hz:.2g}")
+    ]
     known = modal_maps(true, {"b": [-1.2, 0.5]}, held={"a": 0.2}).maps
     for name, std in (("frequency", "frequency_std_hz"), ("damping", "damping_ratio_std")):
         np.testing.assert_allclose(saved.maps[name].std, fresh.maps[name].std, rtol=1e-6)
