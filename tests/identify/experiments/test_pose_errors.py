@@ -197,6 +197,18 @@ def exchanged(q, points, station):
     return q, points
 
 
+def swapped(q, points, station):
+    """Columns x and y exchanged at one station."""
+    points[station == 1] = points[station == 1][..., [1, 0, 2]]
+    return q, points
+
+
+def inches(q, points, station):
+    """Lengths of the first station."""
+    points[station == 0] /= 0.0254
+    return q, points
+
+
 def outlying(q, points, station):
     """A tool 4 mm off in the line of the eighth row."""
     points[7, 0, 1] += 4e-3
@@ -225,6 +237,8 @@ ZERO = (0.0, 3e-3, -2e-3)
     [
         (mirrored, "the sign of x, y or z, or two of them exchanged, of test 't'"),
         (exchanged, "exchanged points tool and b3 at station S1 of test 't'"),
+        (swapped, "the sign of x, y or z, or two of them exchanged, at station S1 of test 't'"),
+        (inches, "lengths in inches instead of m at station S0 of test 't'"),
         (lambda q, points, station: (q * [1.0, 1.0, -1.0], points), "the sign of q3 of test 't'"),
         (
             lambda q, points, station: (q - [0.0, np.pi / 2, 0.0], points),
@@ -245,6 +259,8 @@ ZERO = (0.0, 3e-3, -2e-3)
     ids=[
         "mirror",
         "points",
+        "columns-at-station",
+        "inches-at-station",
         "sign",
         "zero",
         "coordinates",

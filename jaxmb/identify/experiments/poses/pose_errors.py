@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
@@ -96,7 +96,8 @@ class PoseDescription(Description["PoseTest"]):
         q, measured = np.asarray(self.test.q), self.measured()
         for text, there in coordinate_alternatives(model, q):
             yield text, text, self._with(model, there, measured)
-        for text, seen in (*self._columns(measured), *self._points(measured)):
+        columns = list(self._columns(measured))
+        for text, seen in (*columns, *self._at_stations(measured, columns), *self._points(measured)):
             if np.array_equal(np.isfinite(seen), np.isfinite(measured)):
                 yield text, text, self._with(model, q, seen)
         points = self.test.points
@@ -160,6 +161,14 @@ class PoseDescription(Description["PoseTest"]):
             yield "lengths 1000 times too small", np.where(lengths, 1e3 * measured, measured)
         if test.measures(1):
             yield "rotation vectors in degrees", with_part(ROTATION, np.radians(measured[..., ROTATION]))
+
+    def _at_stations(
+        self, measured: np.ndarray, columns: Sequence[tuple[str, np.ndarray]]
+    ) -> Iterator[tuple[str, np.ndarray]]:
+        """Errors of columns in the rows of a single one of several stations."""
+        stations, of_row = self.test.stations, np.asarray(self.test.station)[:, None, None]
+        for (k, name), (text, seen) in itertools.product(enumerate(stations if len(stations) > 1 else ()), columns):
+            yield f"{text} at station {name}", np.where(of_row == k, seen, measured)
 
     def _points(self, measured: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
         """Texts of exchanged points, in all rows and in those of one station, and the corrected values."""
