@@ -221,7 +221,11 @@ def comparison_page(results: Sequence[Result], names: Sequence[str]) -> Page:
     # a station is where the measuring device stood in a test, and has a table there
     first = {n: p for n, p in results[0].parameters.items() if n not in repeated and n.split(".")[0] != STATION}
     shared = [name for name, p in first.items() if any(_same(r, p, name) for r in results[1:])]
-    changes = {name: [_difference(results[0], other, name) for other in results[1:]] for name in shared}
+    common = [_correlations(results[0], other) for other in results[1:]]
+    changes = {
+        name: [_difference(results[0], r, name, c.get(name, 0.0)) for r, c in zip(results[1:], common, strict=True)]
+        for name in shared
+    }
     moved = {name: max((abs(z) for z in zs if z is not None), default=0.0) for name, zs in changes.items()}
     notable = sorted((name for name in shared if moved[name] >= NOTABLE), key=lambda name: -moved[name])
     known = [name for name, zs in changes.items() if any(z is not None for z in zs)]
@@ -230,7 +234,7 @@ def comparison_page(results: Sequence[Result], names: Sequence[str]) -> Page:
         f" standard deviations from {names[0]}"
     )
     sentences = [f"{compared if known else f'No parameter is identifiable both in {names[0]} and in another result'}."]
-    sentences += [f"{name}: {', '.join(_change_text(results, names, name))}." for name in notable[:MOST_NAMED]]
+    sentences += [f"{n}: {', '.join(_change_text(results, names, n, changes[n]))}." for n in notable[:MOST_NAMED]]
     if len(notable) > MOST_NAMED:
         sentences.append(f"And {len(notable) - MOST_NAMED} more, in the table.")
     machines = list(dict.fromkeys(result.machine.name for result in results))
@@ -263,29 +267,64 @@ def _same(result: Result, reference: Parameter, name: str) -> Parameter | None:
     return None if found is None or found.unit != reference.unit else found
 
 
-def _difference(one: Result, other: Result, name: str) -> float | None:
-    """Difference of a parameter over its standard deviation, the results taken as independent.
+DESIGN = ("mass of ", "centre of mass of ", "moment of inertia of ", "rotor inertia of ")
+"""Beginnings of the names of errors of a design, beside its parameters, which have names without spaces."""
+
+
+def _correlations(one: Result, other: Result) -> dict[str, float]:
+    """Correlation of each parameter in two results of one machine, by the errors of its design within tolerances: its
+    masses are wrong by as much in both. Joint zeros, frames and its base may differ between robots of one design."""
+    a, b = one.covariance_with_errors, other.covariance_with_errors
+    if a is None or b is None or one.machine.name != other.machine.name:
+        return {}
+    shared = [key for key in a.errors if key in b.errors and (" " not in key or key.startswith(DESIGN))]
+    effects, moments, stds = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
+    for known in (a, b):
+        size, own = len(known.matrix) - len(known.errors), [known.errors.index(key) for key in shared]
+        of_errors = known.matrix[size:, size:]
+        effects.append((known.matrix[:size, size:] @ np.linalg.pinv(of_errors))[:, own])
+        moments.append(of_errors[np.ix_(own, own)])
+        stds.append(np.sqrt(np.diag(known.matrix)[:size]))
+    found, tied = dict[str, float](), [result.study.free.tied for result in (one, other)]
+    rows = [{name: i for i, names in enumerate(each) for name in names} for each in tied]
+    for name in rows[0].keys() & rows[1].keys():
+        i, k = rows[0][name], rows[1][name]
+        covariance = float(effects[0][i] @ (0.5 * (moments[0] + moments[1])) @ effects[1][k])
+        scale = float(stds[0][i] * stds[1][k])
+        found[name] = covariance / scale if scale > 0.0 and math.isfinite(covariance) else 0.0
+    return found
+
+
+def _difference(one: Result, other: Result, name: str, common: float) -> float | None:
+    """Difference of a parameter over its standard deviation.
 
     None if it is unknown, or not identifiable in one of them, where the value is that of a prior or a start.
+
+    Args:
+        one: the reference.
+        other: another result.
+        name: of the parameter.
+        common: correlation of its values.
     """
     a = one.parameters[name]
     b = _same(other, a, name)
     if b is None or "no" in (a.identifiable, b.identifiable):
         return None
     if one.is_logarithmic(name) and other.is_logarithmic(name) and a.value > 0.0 and b.value > 0.0:
-        std = math.hypot(a.std_log, b.std_log)
-        change = math.log(b.value / a.value)
+        stds, change = (a.std_log, b.std_log), math.log(b.value / a.value)
     else:
-        std, change = math.hypot(a.std, b.std), b.value - a.value
-    if not math.isfinite(std):
+        stds, change = (a.std, b.std), b.value - a.value
+    if not all(map(math.isfinite, stds)):
         return None
+    std = math.sqrt(max(stds[0] ** 2 + stds[1] ** 2 - 2.0 * common * stds[0] * stds[1], 0.0))
     return change / std if std > 0.0 else 0.0 if change == 0.0 else math.copysign(math.inf, change)
 
 
-def _change_text(results: Sequence[Result], names: Sequence[str], name: str) -> Iterator[str]:
+def _change_text(
+    results: Sequence[Result], names: Sequence[str], name: str, changes: Sequence[float | None]
+) -> Iterator[str]:
     a = results[0].parameters[name]
-    for label, other in zip(names[1:], results[1:], strict=True):
-        z = _difference(results[0], other, name)
+    for label, other, z in zip(names[1:], results[1:], changes, strict=True):
         if z is not None and abs(z) >= NOTABLE:
             b = other.parameters[name]
             relative = (
@@ -310,9 +349,10 @@ def comparison_table(results: Sequence[Result], names: Sequence[str], changes: d
         "",
         (*left("parameter", "unit"), *right(*names), *right(*(f"{name}: difference / std" for name in names[1:]))),
         tuple(rows),
-        f"± one standard deviation; difference from {names[0]} over the standard deviation of the difference, with the"
-        " results taken as independent, which they are not where they share data; - for a parameter that is not"
-        " identifiable in one of them",
+        f"± one standard deviation; difference from {names[0]} over the standard deviation of the difference, in which"
+        " errors of masses, inertias and other stated numbers of one machine within their tolerances are common; apart"
+        " from these the results are taken as independent, which they are not where they share data; - for a parameter"
+        " that is not identifiable in one of them",
     )
 
 

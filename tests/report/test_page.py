@@ -16,6 +16,7 @@ import pytest
 
 import jaxmb
 from jaxmb.cli import main
+from jaxmb.identify.assess.estimate import CovarianceWithErrors
 from jaxmb.identify.assess.saved import write_result
 from jaxmb.identify.fit.problem import with_tests
 from jaxmb.identify.study.format.next_format import NextPart
@@ -201,6 +202,28 @@ def test_results_beside_each_other(folder):
     )
     sentences = comparison_page([result, unknown], ["three", "moved"]).sentences
     assert sentences == [every.replace("1 of 6", "0 of 5")]
+
+
+@pytest.mark.parametrize(("error", "apart"), [("mass of l1", 10.0 / 2.0**0.5), ("zero of z1", 10.0 / 20.0**0.5)])
+def test_masses_are_wrong_by_as_much_in_both_results(folder, error, apart):
+    """Noise of 1 and an effect of 3 of a tolerance: their difference has the noise of both alone, 2^0.5, if the
+    error is one of the design of the machine."""
+    result = jaxmb.load_result(folder)
+    one, count = result.parameters["stiffness.z1"], result.study.free.size
+    std = one.std_log * 10.0**0.5
+    matrix = np.pad(np.eye(count), ((0, 1), (0, 1)))
+    i = result.study.free.names.index("stiffness.z1")
+    matrix[i, i], matrix[i, -1], matrix[-1, i], matrix[-1, -1] = 10.0, 3.0, 3.0, 1.0
+    known = CovarianceWithErrors((error,), np.ones(1), matrix)
+    pair = [
+        dataclasses.replace(
+            result, parameters=result.parameters | {"stiffness.z1": one._replace(value=value, std_log=std)},
+            covariance_with_errors=known,
+        )
+        for value in (one.value, one.value * np.exp(10.0 * one.std_log))
+    ]  # fmt: skip
+    sentence = comparison_page(pair, ["before", "after"]).sentences[1]
+    assert float(re.findall(r"([\d.]+) standard deviations", sentence)[0]) == pytest.approx(apart, rel=0.01)
 
 
 def test_stations_are_not_compared(folder):
