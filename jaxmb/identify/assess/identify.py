@@ -28,6 +28,7 @@ from jaxmb.identify.assess.linear_estimate import diagnosed_linear, linear_estim
 from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.assess.model_errors import (
     Explanations,
+    explain_all,
     model_errors,
     model_errors_text,
     most_likely_errors,
@@ -88,8 +89,6 @@ LARGEST_LAST_STEP = 0.05
 """Largest change of the values in the last linearization, in standard deviations, at convergence."""
 ERROR_STEP = 1e-3
 """Step of derivatives by an error of the machine, in its likely sizes."""
-EXPLAINED = 0.99
-"""Part of the misfit that an error explains, above which contradicted tolerances are not reported."""
 
 
 @typed_arguments
@@ -313,14 +312,11 @@ def _doubts(estimate: Estimate, diagnosis: Diagnosis, metrics: Metrics, machine:
         machine: the identified machine.
     """
     goodness, (causes, others) = estimate.goodness, kind_remarks(estimate, metrics)
-    gross = grouped(goodness.gross_errors.items())
+    gross, explained = grouped(goodness.gross_errors.items()), explain_all(metrics.model_errors or ())
     if diagnosis.hypothesis:
-        # an error that linear equations explain may be one of many; the usual causes are reported too
-        likely = [diagnosis.hypothesis, *(gross if estimate.linear is not None else [])]
+        likely = [diagnosis.hypothesis]
     else:
         likely = [*gross, *causes, *diagnosis.causes]
-    # attributing a misfit that an error explains to tolerances would mislead
-    explained = max((error.explains for error in metrics.model_errors or ()), default=0.0) > EXPLAINED
     is_judged = not (goodness.not_reproduced or explained)
     known = [e.name for e in estimate.study.fitted if e.test.noise.is_known and not e.source.noise_estimated]
     stated = {name: goodness.untolerated_misfits[name] for name in known}

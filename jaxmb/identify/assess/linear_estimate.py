@@ -35,9 +35,11 @@ from jaxmb.identify.assess.hypotheses import (
 from jaxmb.identify.assess.kinds import with_systematic_errors
 from jaxmb.identify.assess.model_errors import (
     EXPLAINS,
+    HALF,
     Explanations,
     ModelError,
     best_above_half,
+    explain_all,
     further_springs,
     group_rows,
     model_errors_text,
@@ -53,6 +55,7 @@ from jaxmb.identify.estimation.identifiability import (
     RANK_TOLERANCE,
     identifiability,
     scaled_svd,
+    triangular_factor,
 )
 from jaxmb.identify.estimation.linear import MOST_ROUNDS, LinearFit, linear_fit
 from jaxmb.identify.experiments.components import Equations, is_robust
@@ -72,6 +75,7 @@ from jaxmb.identify.fit.linear import (
     linear_equations,
     linear_step,
     reported_identifiability,
+    stacked,
     unknowns,
     with_prior,
     without_effect,
@@ -91,7 +95,7 @@ RESTRICTED = 2.0
 """Squared residual over that of a fit of all parameters above which half of it is systematic: standard deviations are
 at least those of a jackknife unless they include the cause."""
 PARALLEL = 1e-6
-"""Sine of the angle between two wrenches below which they are parallel."""
+"""Sine of the angle between two wrenches below which they are parallel, and 1 - cosine of the effects of two errors."""
 
 
 def diagnosed_linear(estimate: Estimate, linear: LinearSystem) -> Diagnosis:
@@ -120,6 +124,8 @@ def diagnosed_linear(estimate: Estimate, linear: LinearSystem) -> Diagnosis:
     known = estimate.identifiability if stated is None else estimate.with_systematic(stated.covariance).identifiability
     # gross errors invalidate everything else
     on_bodies, of_noise = ([], []) if estimate.goodness.gross_errors else body_remarks(estimate, step)
+    if explain_all(hypotheses):  # consequences of the error
+        systematic, on_bodies = [], []
     beyond = beyond_bounds(estimate, step.identifiability.std)[1]
     on_bounds, of_values = value_remarks(estimate.study, linear, known, beyond)
     return Diagnosis(
@@ -351,6 +357,11 @@ class LinearHypothesisSearch:
         of_tests = (entry.source.errors(entry.test, self.estimate.model) for entry in self.estimate.study.fitted)
         return list({error.key: error for error in itertools.chain(of_machine, *of_tests)}.values())
 
+    @functools.cached_property
+    def _as_stated(self) -> list[Equations]:
+        """Equations of each test."""
+        return [linear_equations(self.model, self.estimate.study.free, [test]) for test in self.estimate.study.tests]
+
     def equations(self, tests: Mapping[int, Test], errors: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
         """Matrix and measured values in units of the covariance.
 
@@ -364,7 +375,13 @@ class LinearHypothesisSearch:
             tests[k] if k in tests else entry.source.corrected(entry.test, model, errors)
             for k, entry in enumerate(study.fitted)
         ]
-        rows = with_prior(self.linear.unknowns, linear_equations(model, study.free, own), study.problem.prior)
+        each = [
+            self._as_stated[k]
+            if model is self.model and own[k] is test
+            else linear_equations(model, study.free, own[k:][:1])
+            for k, test in enumerate(study.tests)
+        ]
+        rows = with_prior(self.linear.unknowns, stacked(each), study.problem.prior)
         scale = np.sqrt(self.linear.step.row_weights) / rows.std
         matrix, measured = np.nan_to_num(rows.matrix * scale[:, None]), np.nan_to_num(rows.measured * scale)
         return self.whiten(matrix), self.whiten(measured)
@@ -373,8 +390,17 @@ class LinearHypothesisSearch:
         """Fitted unknowns and the residual in units of the covariance."""
         matrix, measured = self.equations(tests, errors)
         bounds = self.linear.unknowns.lower, self.linear.unknowns.upper
-        x = linear_fit(matrix, measured, np.ones(measured.size), *bounds).values
+        factor = triangular_factor([np.column_stack([matrix, measured])])  # the same fit, of as many rows as columns
+        x = linear_fit(factor[:, :-1], factor[:, -1], np.ones(len(factor)), *bounds).values
         return x, matrix @ x - measured
+
+    def lowered_at_starts(self, hypothesis: Hypothesis) -> bool:
+        """Whether the sum of squares is lower at a start of an error than without it."""
+        error = hypothesis.error
+        if error is None:
+            return True
+        none, *far = (self.solved({}, {error.key: size})[1] for size in (0.0, *error.starts))
+        return any(float(there @ there) < (1.0 - SAME) * float(none @ none) for there in far)
 
     def fitted(self, hypothesis: Hypothesis, starts: Sequence[Float[np.ndarray, "k"]] = ()) -> FittedHypothesis:
         """Fit of a hypothesis.
@@ -453,28 +479,24 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
     known = ((entry.name, entry.source.alternatives(entry.test, search.model)) for entry in study.fitted)
     alternatives = [Hypothesis(None, *each) for each in single_and_common(known)]
     found = list[FittedHypothesis]()
-    for some in (likely, alternatives, others):
+    for some in (likely, alternatives, filter(search.lowered_at_starts, others)):
         if not estimated and found and min(end.chi_square for end in found) <= noise_limit:
             break  # another one leaves noise alone
         found += (end for end in map(search.fitted, some) if end.is_plausible)
     if not found:
         return Explanations()
     if not estimated:
-
-        def beside(end: FittedHypothesis) -> Drops:
-            fitted = end.hypothesis.fitted
-            at = {error.key: size * error.typical for error, size in zip(fitted, end.sizes.tolist(), strict=True)}
-            matrix, residual, columns = _columns(search, at)
-            known = np.column_stack([matrix, *(columns[:, search.errors.index(error)] for error in fitted)])
-            return drops(residual, known, columns)
-
-        def fitted(both: Hypothesis, starts: Sequence[PairStart]) -> FittedHypothesis:
-            return search.fitted(both, [sizes for _, sizes in starts])
-
-        found += refits_of_pairs(found, search.errors, search.model, beside, fitted, noise_limit)
+        found += _pairs(search, found, noise_limit)
     least = min(end.chi_square for end in found)
     most = MOST_LEFT if is_doubtful or least <= noise_limit else 1.0 - EXPLAINS
-    if estimated and min(end.noise_squares for end in found) > most * search.noise_squares(residual):
+    share = min(end.noise_squares for end in found) / search.noise_squares(residual)
+    # noise that is estimated is bounded by the recorded spectrum, and by the residual of a fit of all parameters
+    is_noise = chi_square > noise_limit and chi_square - least >= EXPLAINS * (chi_square - degrees)
+    before = linear.step.misfit
+    after = dataclasses.replace(before, square=before.square * share)
+    is_as_all = not before.explained and after.explained and after.square - 1.0 <= HALF * (before.square - 1.0)
+    is_bounded = not any(entry.source.std_unknown for entry in torque_entries(study.fitted))  # no saturated torques
+    if estimated and not (share <= most or (is_bounded and (is_noise or is_as_all))):
         return Explanations()
     # an error may have increased the estimate of the noise
     noise = float(np.clip(least / degrees, 1e-300, 1.0)) if estimated else 1.0
@@ -498,6 +520,24 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
         for end in (found[k] for k in named)
     )  # fmt: skip
     return Explanations(errors, springs)
+
+
+def _pairs(
+    search: LinearHypothesisSearch, found: Sequence[FittedHypothesis], noise_limit: float
+) -> list[FittedHypothesis]:
+    """Refits of two errors; see `refits_of_pairs`."""
+
+    def beside(end: FittedHypothesis) -> Drops:
+        fitted = end.hypothesis.fitted
+        at = {error.key: size * error.typical for error, size in zip(fitted, end.sizes.tolist(), strict=True)}
+        matrix, residual, columns = _columns(search, at)
+        known = np.column_stack([matrix, *(columns[:, search.errors.index(error)] for error in fitted)])
+        return drops(residual, known, columns)
+
+    def fitted(both: Hypothesis, starts: Sequence[PairStart]) -> FittedHypothesis:
+        return search.fitted(both, [sizes for _, sizes in starts])
+
+    return refits_of_pairs(found, search.errors, search.model, beside, fitted, noise_limit)
 
 
 def _without_groups(search: LinearHypothesisSearch, chi_square: float, degrees: float) -> tuple[ModelError, ...]:
@@ -572,7 +612,15 @@ def _columns(search: LinearHypothesisSearch, sizes: Mapping[str, float]) -> tupl
 def _likely(search: LinearHypothesisSearch) -> tuple[list[Hypothesis], list[Hypothesis]]:
     """The errors that explain most to first order, and others that may be wrong by a large factor."""
     errors, (matrix, residual, columns) = search.errors, _columns(search, {})
-    less = drops(residual, matrix, columns)[1]
+    # not those of a test with the effect, beside the free parameters, of the error that is common to all tests
+    beside = scaled_svd(matrix, RANK_TOLERANCE).beside(columns)
+    unit = beside / np.maximum(np.linalg.norm(beside, axis=0), np.finfo(float).tiny)
+    alike = np.abs(unit.T @ unit) > 1.0 - PARALLEL
+    own = [
+        [k != i and error.key.startswith(f"{e.key} ") for i, e in enumerate(errors)] for k, error in enumerate(errors)
+    ]
+    same = ~columns.any(axis=0) | np.any(alike & own, axis=1)
+    less = np.where(same, 0.0, drops(residual, matrix, columns)[1])
     order = [k for k in np.argsort(-less).tolist() if less[k] > LINEAR * less.max()][:TRIED]
-    far = [k for k, error in enumerate(errors) if error.starts and not error.step and columns[:, k].any()]
+    far = [k for k, error in enumerate(errors) if error.starts and not error.step and not same[k]]
     return [Hypothesis(errors[k]) for k in order], [Hypothesis(errors[k]) for k in far if k not in order]

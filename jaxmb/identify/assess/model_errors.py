@@ -56,6 +56,8 @@ deviations."""
 MOST_JOINT = 8
 """Number of refits, beside those of single errors of pairs, that are repeated with the most likely errors within their
 tolerances."""
+EXPLAINED = 0.99
+"""Part of a misfit from which an error explains it."""
 MOST_LIKELY = 3
 """Number of errors within their tolerances that are named, the largest over their tolerance."""
 
@@ -620,6 +622,11 @@ def most_likely_errors(estimate: Estimate) -> ModelError | None:
     text = listed([f"{e.described(x * e.std(study.tolerances))}: {abs(x):.2g} tolerances" for e, x in sizes])
     values = free.values(joint.u)
     return ModelError(text, 1.0, free.named(values), free.named(joint.std * np.abs(free.slope(values))))
+
+
+def explain_all(found: Sequence[ModelError]) -> bool:
+    """Whether an error explains a misfit: attributing it to tolerances, or to its consequences, would mislead."""
+    return any(error.explains > EXPLAINED for error in found)
 
 
 def model_errors_text(found: Sequence[ModelError]) -> str:

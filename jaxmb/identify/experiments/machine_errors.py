@@ -64,8 +64,8 @@ class MachineErrors(NamedTuple):
     """The same of the origin of each coordinate."""
     tilt: Float[np.ndarray, "3"] | Array
     """Rotation of gravity about the axes of the ground, rad."""
-    gravity: Float[np.ndarray, ""] | Array
-    """Change of gravity over its stated value."""
+    gravity: Float[np.ndarray, "3"] | Array
+    """True minus stated gravity beside its tilt, m/s^2."""
     compliance: Float[np.ndarray, "n"] | Array
     """Compliance of each coordinate in series with its spring, at the same loss factor, rad/(N m) or m/N."""
     stiffness: Float[np.ndarray, "n"] | Array
@@ -90,7 +90,7 @@ def no_machine_errors(model: Model) -> MachineErrors:
         frame=np.zeros((frames, 6)),
         origin=np.zeros((n, 6)),
         tilt=np.zeros(3),
-        gravity=np.zeros(()),
+        gravity=np.zeros(3),
         compliance=np.zeros(n),
         stiffness=np.zeros(n),
         log_damping=np.zeros(n),
@@ -150,7 +150,14 @@ def machine_errors(
             "gravity", size=1e-3, text=lambda x: f"a gravity of {1.0 + x:.3g} times the stated one", least=-most - 1.0,
             most=most - 1.0, starts=(-1.0, -2.0), period=1.0,
         )  # fmt: skip
-        yield error, none._replace(gravity=np.ones(()))
+        yield error, none._replace(gravity=np.asarray(model.gravity))
+    else:
+        for axis, along in zip("XYZ", np.eye(3), strict=True):
+            error = error_with_text(
+                f"gravity along {axis}", lambda of, x: f"a gravity of {x:.3g} m/s^2 along {of}, where none is stated,",
+                axis, size=1.0, least=-MOST_GRAVITY, most=MOST_GRAVITY, starts=(-9.81, 9.81),
+            )  # fmt: skip
+            yield error, none._replace(gravity=along)
     yield from _axis_errors(model, none, named)
 
 
@@ -391,7 +398,7 @@ def corrected_machine(model: Model, errors: MachineErrors) -> Model:
         inertia=inertia * factor[:, None, None] + about + moved,
         origin=_displaced(xp, xp.asarray(model.origin), errors.origin),
         frame_offset=_displaced(xp, xp.asarray(model.frame_offset), errors.frame),
-        gravity=turned(xp, errors.tilt, gravity) * (1.0 + errors.gravity),
+        gravity=turned(xp, errors.tilt, gravity) + errors.gravity,
         stiffness=xp.asarray(model.stiffness) * softer + errors.stiffness,
         damping=xp.asarray(model.damping) * softer * xp.exp(errors.log_damping),
         rotor_inertia=xp.asarray(model.rotor_inertia) + errors.rotor_inertia,

@@ -142,8 +142,10 @@ class StatedError(NamedTuple):
         return max(self.least, least), most
 
     def is_plausible(self, value: float) -> bool:
-        """Whether an error of a size, SI, is plausible: a zero or axis of the machine is off by at most 45 deg, or by
-        multiples of 90 deg where its convention differs."""
+        """Whether an error of a size, SI, is plausible: it is no bound, and a zero or axis of the machine is off by at
+        most 45 deg, or by multiples of 90 deg where its convention differs."""
+        if any(abs(value - bound) <= 1e-6 * abs(bound) for bound in self.bounds if math.isfinite(bound)):
+            return False
         rest = self.beside_convention(value)
         return rest == value or abs(rest) < math.radians(2.0)
 

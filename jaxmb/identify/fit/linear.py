@@ -107,7 +107,11 @@ def _is_not_negative(name: str) -> bool:
 
 def linear_equations(model: Model, free: FreeParameters, tests: Sequence[Test]) -> Equations:
     """Linear equations of several tests, stacked and with consecutive case numbers; tests without are left out."""
-    parts = [test.linear.equations(model, free) for test in tests if test.linear is not None]
+    return stacked([test.linear.equations(model, free) for test in tests if test.linear is not None])
+
+
+def stacked(parts: Sequence[Equations]) -> Equations:
+    """Equations of several tests as one, with consecutive case numbers."""
     first = np.cumsum([0, *(int(part.case.max(initial=-1)) + 1 for part in parts)])
     cases = [part.case + start for part, start in zip(parts, first, strict=False)]
     columns = (np.concatenate(column) for column in zip(*(part[:4] for part in parts), strict=True))

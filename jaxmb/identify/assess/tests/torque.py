@@ -26,7 +26,7 @@ from jaxmb.identify.experiments.components import is_robust, own_names
 from jaxmb.identify.experiments.torque.effort_noise import correlation_length
 from jaxmb.identify.experiments.torque.gross_errors import DELAYS
 from jaxmb.identify.experiments.torque.preliminary_fits import DELAY_FAMILY, term_effort
-from jaxmb.identify.experiments.torque.torque_test import TorqueEntry, delay_text, samples_at
+from jaxmb.identify.experiments.torque.torque_test import FRICTION, TorqueEntry, delay_text, samples_at
 from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_map
 from jaxmb.identify.parameters.model_parameters import parameters, unit
@@ -395,7 +395,7 @@ EXACT = 1e-4
 """Ratio of root mean squares of residual and effort below which the residual is rounding and differentiation error."""
 SMALL = 0.01
 """Residual over effort that is not reported."""
-LOSSES = ("friction", "damping", "offset")
+LOSSES = (*FRICTION, "offset")
 NAMED = 3
 """Largest number of parameters in one remark."""
 LEAST_SHARE = 0.25

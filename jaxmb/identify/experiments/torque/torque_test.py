@@ -20,6 +20,7 @@ from jaxmb.identify.experiments.components import (
     Noise,
     OwnParameters,
 )
+from jaxmb.identify.experiments.machine_errors import loaded, payload_errors, total_error
 from jaxmb.identify.experiments.test import Entry, Score, Source, Test
 from jaxmb.identify.experiments.tolerances import (
     MOST_GAIN,
@@ -31,7 +32,7 @@ from jaxmb.identify.experiments.tolerances import (
 )
 from jaxmb.identify.experiments.torque.effort_rows import EffortRows, stribeck
 from jaxmb.identify.experiments.torque.gross_errors import DELAYS, unexplained_efforts
-from jaxmb.identify.experiments.torque.preliminary_fits import GAIN_FAMILY, DriveRecording
+from jaxmb.identify.experiments.torque.preliminary_fits import DELAY_FAMILY, GAIN_FAMILY, DriveRecording
 from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_map
 from jaxmb.identify.parameters.model_parameters import ParameterSpec
 from jaxmb.identify.regression.base_parameters import BaseParameters, base_parameters, relevant_names
@@ -269,17 +270,26 @@ class TorqueSource(Source):
     def errors(self, test: Any, model: Model) -> Iterator[StatedError]:
         """Errors of torque constants (of the drives where one acts on several coordinates, else of the torques of
         coordinates) where no gain of a drive is free, of the delays of the torques, of the sampling rate, of the zeros
-        and gear ratios of coordinates, missing friction and offsets."""
+        and gear ratios of coordinates, payloads, missing friction and offsets; of this test or of all."""
         if not any(name.startswith(f"{GAIN_FAMILY}.") for name in test.own_names):
             yield _factor(test.name)
             yield from (_torque_constant(name) for name in self._constants)
+            yield from (_torque_constant(name, test.name) for name in self._constants)
         step = float(np.median(np.diff(np.unique(self.time_s))))
         starts = tuple(sign * count * step for count in DELAYS for sign in (1.0, -1.0))
-        yield from (error._replace(starts=starts, step=step) for error in (DELAY, *map(_delay, self.coordinates)))
-        yield SAMPLING
+        delays = DELAY, *(_delay(*of) for of in self._delayed_torques(test))
+        yield from (error._replace(starts=starts, step=step) for error in delays)
+        yield from (SAMPLING, _sampling_of(test.name))
         yield from _zeros(model).values()
         yield from map(scale_error, _zeros(model))
-        yield from (error for error, _ in self._friction(test))
+        yield from _zeros(model, test.name).values()
+        yield from (error for error, _ in payload_errors(model, test.name))
+        yield from (error for error, _ in (*_losses(test), *self._friction(test)))
+
+    def _delayed_torques(self, test: TorqueTest) -> Iterator[tuple[str, str]]:
+        """Coordinates and tests with an error of their delay, empty for all."""
+        yield from ((name, "") for name in self.coordinates)
+        yield from ((name, test.name) for name in ("", *self.coordinates))
 
     @property
     def _constants(self) -> tuple[str, ...]:
@@ -287,9 +297,10 @@ class TorqueSource(Source):
         return self.coordinates if self.effort_by_drive is None else self.drives
 
     def _friction(self, test: TorqueTest) -> Iterator[tuple[StatedError, Float[np.ndarray, "r"]]]:
-        """Friction and offsets that the machine may lack, by coefficients that tests of other speeds share, and the
-        effort of each for a size of 1."""
+        """Friction and offsets that the machine may lack, by coefficients that tests of other speeds share, in this
+        test or in all, and the effort of each for a size of 1."""
         number, effort = np.asarray(test.coordinate), np.asarray(test.effort)
+        where = f" in {display_name(test.name)}"
         for i, name in enumerate(self.coordinates):
             own = number == i
             speed, level = np.where(own, self.velocity, 0.0), float(np.sqrt(np.mean(effort[own] ** 2)))
@@ -307,23 +318,43 @@ class TorqueSource(Source):
             ):
                 key, size = f"friction of {name}: {kind}", 0.1 * level / float(np.abs(shape).max())
                 yield error_with_text(key, _friction_text, kind, name, of, size=size), shape
+                if kind in OF_TESTS:
+                    key = f"{key} in {test.name}"
+                    yield error_with_text(key, _friction_text, kind, f"{name}{where}", of, size=size), shape
 
     def corrected(self, test: Any, model: Model, errors: Mapping[str, float]) -> Any:
         """The test with its description corrected; see `Source`."""
-        zeros = {name: errors[error.key] for name, error in _zeros(model).items() if errors.get(error.key)}
+        zeros = dict[str, float]()
+        for name, error in (*_zeros(model).items(), *_zeros(model, test.name).items()):
+            if errors.get(error.key):
+                zeros[name] = zeros.get(name, 0.0) + errors[error.key]
         scales = {name: 1.0 + errors[key] for name in _zeros(model) if errors.get(key := scale_error(name).key)}
         stated = ((self.gravity, model.gravity), (self.origin, model.origin))
-        sampling = math.exp(errors.get(SAMPLING.key, 0.0))
+        sampling = math.exp(sum(errors.get(error.key, 0.0) for error in (SAMPLING, _sampling_of(test.name))))
         moved = bool(zeros or scales or sampling != 1.0) or not all(
             np.array_equal(mine, np.asarray(other)) for mine, other in stated
         )
         rates = {name: (scale, scale) for name, scale in scales.items()}
         there = self.rebuild(model, zeros=zeros, factors=rates, sampling=sampling) if moved else test
-        gains = np.array([errors.get(_torque_constant(name).key, 0.0) for name in self._constants])
+        payload = total_error(payload_errors(model, test.name), errors)
+        if payload is not None:
+            added = np.asarray(there.view(loaded(model, payload)) - there.view(model))
+            there = dataclasses.replace(there, constant=there.constant + np.asarray(there.regressor) @ added)
+        losses = total_error(_losses(test), errors)
+        if losses is not None:
+            there = dataclasses.replace(there, regressor=there.regressor * (1.0 + losses))
+        gains = np.array(
+            [sum(errors.get(_torque_constant(name, of).key, 0.0) for of in ("", test.name)) for name in self._constants]
+        )
         gains += errors.get(_factor(test.name).key, 0.0)
-        late = np.array([errors.get(_delay(name).key, 0.0) for name in self.coordinates]) + errors.get(DELAY.key, 0.0)
+        late = np.full(len(self.coordinates), errors.get(DELAY.key, 0.0))
+        for name, of in self._delayed_torques(test):
+            late[[not name or name == each for each in self.coordinates]] += errors.get(_delay(name, of).key, 0.0)
+        has_friction = any(key.startswith("friction of ") for key in errors)
+        if there is test and not (gains.any() or late.any() or has_friction):
+            return test
         effort, std, number = np.asarray(there.effort), np.asarray(there.std), np.asarray(test.coordinate)
-        if any(key.startswith("friction ") for key in errors):
+        if has_friction:
             effort = effort - sum(errors.get(error.key, 0.0) * shape for error, shape in self._friction(test))
         factor = np.exp(-gains)  # of the measured torques with their noise
         if self.effort_by_drive is None:
@@ -519,24 +550,50 @@ def _friction_text(kind: str, name: str, unit: str, value: float) -> str:
     return f"missing {kind} of {name} ({value:.2g} {unit})"
 
 
+MOST_SAMPLING = 3.0
+"""Logarithm of the largest plausible factor on a sampling rate."""
 SAMPLING = StatedError(
     "sampling rate", text=lambda x: f"a sampling rate {math.exp(x):.4g} times the stated one", size=1e-4,
-    starts=(0.2, -0.2, 0.7, -0.7),
+    most=MOST_SAMPLING, starts=(0.2, -0.2, 0.7, -0.7),
 )  # fmt: skip
 """Logarithm of the true over the stated sampling rate."""
+FRICTION = "friction", "damping"
+"""Families of Coulomb and viscous friction."""
+OF_TESTS = "Coulomb friction", "offset of the torque", "viscous friction"
+"""Kinds of friction that may differ between tests."""
+MOST_LOSSES = 9.0
+"""Largest change of the friction of a test over that of all."""
+
+
+def _sampling_of(test: str) -> StatedError:
+    def text(value: float) -> str:
+        return f"{SAMPLING.described(value)} in {display_name(test)}"
+
+    return SAMPLING._replace(key=f"{SAMPLING.key} of {test}", text=text)
+
+
 DELAY = error_with_text("delay of the torques", delay_text, "torques that are", tolerance="torque_delay_ms", unit=1e-3)
 
 
-def _delay(name: str) -> StatedError:
-    return error_with_text(f"delay of the torque of {name}", delay_text, f"torque of {name} that is", size=1e-3)
-
-
-def _torque_constant(name: str) -> StatedError:
-    """Logarithm of measured over true torque."""
+def _delay(name: str, test: str) -> StatedError:
+    """Delay of the torque of a coordinate, or of all, in a test or in all."""
+    what, of = (f"torque of {name}", "that is") if name else ("torques", "that are")
+    key, where = (f"{what} in {test}", f"{what} in {display_name(test)}") if test else (what, what)
+    remedy = f' ("{DELAY_FAMILY}.{test}" in [free])' if test and not name else ""
     return error_with_text(
-        f"torque constant of {name}", factor_text, f"the torque of {name}", tolerance="torque_percent", unit=0.01,
-        most=MOST_GAIN, starts=FACTORS,
-    )  # fmt: skip
+        f"delay of the {key}", lambda text, x: delay_text(text, x) + remedy, f"{where} {of}", size=1e-3
+    )
+
+
+def _torque_constant(name: str, test: str = "") -> StatedError:
+    """Logarithm of measured over true torque of a coordinate or drive, common to all tests or in one."""
+    key, what = f"torque constant of {name}", f"the torque of {name}"
+    if test:
+        what = f"{what} in {display_name(test)}"
+        return error_with_text(f"{key} in {test}", factor_text, what, size=0.1, most=MOST_GAIN, starts=FACTORS)
+    return error_with_text(
+        key, factor_text, what, tolerance="torque_percent", unit=0.01, most=MOST_GAIN, starts=FACTORS
+    )
 
 
 def _factor(test: str) -> StatedError:
@@ -545,9 +602,35 @@ def _factor(test: str) -> StatedError:
     return error_with_text(f"torques of {test}", factor_text, what, size=0.1, most=MOST_GAIN, starts=FACTORS)
 
 
-def _zeros(model: Model) -> dict[str, StatedError]:
-    """Errors of the zeros of independent joint coordinates, by coordinate."""
-    return {name: zero_error(name, revolute) for _, name, revolute in independent_joints(model)}
+def _losses(test: TorqueTest) -> Iterator[tuple[StatedError, Float[np.ndarray, "p"]]]:
+    """Changes of the friction in a test that is colder or warmer than others, with a mask of its parameters."""
+    families = np.array([name.split(".")[0] for name in test.parameters])
+    effects = np.asarray(test.regressor).any(axis=0)
+    for what, some in (("friction", FRICTION), ("Coulomb friction", FRICTION[:1]), ("viscous friction", FRICTION[1:])):
+        acts = np.isin(families, some) & effects
+        if acts.any():
+            yield error_with_text(
+                f"{what} in {test.name}", _losses_text, what, display_name(test.name), size=0.1, least=-1.0,
+                most=MOST_LOSSES,
+            ), acts.astype(float)  # fmt: skip
+
+
+def _losses_text(what: str, test: str, value: float) -> str:
+    return f"{what} {1.0 + value:.3g} times as large in {test}"
+
+
+def _zeros(model: Model, test: str = "") -> dict[str, StatedError]:
+    """Errors of the zeros of independent joint coordinates, common to all tests or in one, by coordinate."""
+    found = {name: zero_error(name, revolute) for _, name, revolute in independent_joints(model)}
+    if not test:
+        return found
+    return {
+        name: error_with_text(
+            f"{error.key} in {test}", lambda error, x: f"{error.described(x)} in {display_name(test)}", error,
+            size=error.typical, most=error.bounds[1],
+        )
+        for name, error in found.items()
+    }  # fmt: skip
 
 
 TorqueEntry = Entry[TorqueTest, TorqueSource]

@@ -208,6 +208,58 @@ def test_a_payload_that_one_test_lacked_is_named(tmp_path):
     assert error["values"]["mass.load"] == pytest.approx(10.0, rel=0.02)
 
 
+def of_three(folder, wrong=None, **settings):
+    """Result of three motions of the arm, of which `wrong` changes or describes the second wrongly."""
+    rng, tests, (time, pace) = np.random.default_rng(5), [], (np.arange(600) / 100.0, (1.0, 0.8, 1.15))
+    for name, faster in zip("abc", pace, strict=True):
+        q, v, a = motion(faster * time)
+        change = wrong if wrong is not None and name == "b" else lambda t, q, tau, of: (t, q, tau(0.0))
+
+        def measured(payload, q=q, v=faster * v, a=faster**2 * a):
+            return torques(q, v, a, (0.0, -9.81), payload) + rng.normal(scale=(1.5, 0.8), size=q.shape)
+
+        table = np.column_stack(change(time, q, measured, faster * v))
+        head = "time_s,q1,q2,q1.torque,q2.torque"
+        np.savetxt(folder / f"{name}.csv", table, delimiter=",", header=head, comments="")
+        tests.append({"kind": "torque", "file": f"{name}.csv", "least_speed": 0.1})
+    (folder / "arm.toml").write_text(tomli_w.dumps({"name": "arm", "body": BODIES, "frame": [TOOL]}))
+    free = FREE | {"first_moment.fore.*": {"lower": -10.0, "upper": 10.0}}
+    study = {"machine": "arm.toml", "test": tests, "free": free} | settings
+    (folder / "study.toml").write_text(tomli_w.dumps(study))
+    return jaxmb.identify(jaxmb.load_study(folder / "study.toml"))
+
+
+def late(time, q, measured, _):
+    return time, q, np.stack([np.interp(time - 0.03, time, torque) for torque in measured(0.0).T], axis=1)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        (lambda t, q, tau, of: (t, q, tau(0.0) * [1.0, 1.15]), "a factor of 0.868 on the torque of q2 in test 'b'"),
+        (lambda t, q, tau, of: (t, q, tau(0.0) / [1.0, 100.0]), "the torque of q2 in test 'b' (100: percent)"),
+        (lambda t, q, tau, of: (t, np.add(q, [0.02, 0.0]), tau(0.0)), "zero of q1 -1.1"),
+        (lambda t, q, tau, of: (t, q, tau(3.0)), "a payload of 3 kg at tool in test 'b'"),
+        (lambda t, q, tau, of: (1.1 * t, q, tau(0.0)), "a sampling rate 1.1 times the stated one in test 'b'"),
+        (lambda t, q, tau, of: (t, q, np.add(tau(0.0), [20.0, 0.0])), "missing offset of the torque of q1 in test 'b'"),
+        (lambda t, q, tau, v: (t, q, tau(0.0) + 0.8 * FRICTION * np.sign(v)), "Coulomb friction 1.79 times as"),
+        (late, 'ms late ("delay.b" in [free]) would explain'),
+    ],
+)  # fmt: skip
+def test_an_error_of_one_of_several_torque_tests_is_named(tmp_path, wrong, named):
+    """The other tests are not blamed, nor tolerances, zeros or gear ratios of the machine."""
+    result = of_three(tmp_path, wrong)
+    assert named in result.doubts[0]
+    assert "would explain" in result.doubts[0]
+    assert not any("test 'a'" in doubt or "test 'c'" in doubt or "contradict" in doubt for doubt in result.doubts)
+
+
+def test_gravity_that_is_not_stated_is_named(tmp_path):
+    assert not of_three(tmp_path).doubts
+    result = of_three(tmp_path, gravity=[0.0, 0.0, 0.0])
+    assert result.doubts[0].startswith("a gravity of -9.81 m/s^2 along Z, where none is stated, would explain 100 %")
+
+
 def test_a_saturated_torque_is_a_doubt(tmp_path):
     """Damping and friction absorb most of it. Torques of a held-out test have no standard deviation either."""
     written(tmp_path, lambda q, tau: (q, np.clip(tau, -np.inf, 0.5 * np.max(tau, axis=0))))
