@@ -125,7 +125,7 @@ def diagnosed_linear(estimate: Estimate, linear: LinearSystem) -> Diagnosis:
     # gross errors invalidate everything else
     on_bodies, of_noise = ([], []) if estimate.goodness.gross_errors else body_remarks(estimate, step)
     if explain_all(hypotheses):  # consequences of the error
-        systematic, on_bodies = [], []
+        systematic, on_bodies = [], on_bodies if any(error.of_machine for error in hypotheses) else []
     beyond = beyond_bounds(estimate, step.identifiability.std)[1]
     on_bounds, of_values = value_remarks(estimate.study, linear, known, beyond)
     return Diagnosis(
@@ -363,7 +363,12 @@ class LinearHypothesisSearch:
         return [linear_equations(self.model, self.estimate.study.free, [test]) for test in self.estimate.study.tests]
 
     def equations(self, tests: Mapping[int, Test], errors: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
-        """Matrix and measured values in units of the covariance.
+        """Matrix and measured values in units of the covariance; see `scaled_equations`."""
+        both = self.whiten(np.column_stack(self.scaled_equations(tests, errors)))
+        return both[:, :-1], both[:, -1]
+
+    def scaled_equations(self, tests: Mapping[int, Test], errors: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
+        """Matrix and measured values over the standard deviations of the rows.
 
         Args:
             tests: alternatives, by index.
@@ -383,8 +388,7 @@ class LinearHypothesisSearch:
         ]
         rows = with_prior(self.linear.unknowns, stacked(each), study.problem.prior)
         scale = np.sqrt(self.linear.step.row_weights) / rows.std
-        matrix, measured = np.nan_to_num(rows.matrix * scale[:, None]), np.nan_to_num(rows.measured * scale)
-        return self.whiten(matrix), self.whiten(measured)
+        return np.nan_to_num(rows.matrix * scale[:, None]), np.nan_to_num(rows.measured * scale)
 
     def solved(self, tests: Mapping[int, Test], errors: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
         """Fitted unknowns and the residual in units of the covariance."""
@@ -594,19 +598,20 @@ def _columns(search: LinearHypothesisSearch, sizes: Mapping[str, float]) -> tupl
     matrix, _ = search.equations({}, sizes)
     x, residual = search.solved({}, sizes)
 
-    def missed(error: StatedError, size: float) -> np.ndarray:
+    def missed(errors: Mapping[str, float]) -> np.ndarray:
         try:
-            there, measured = search.equations({}, {**sizes, error.key: sizes.get(error.key, 0.0) + size})
+            there, measured = search.scaled_equations({}, errors)
         except OutOfReachError:
             return np.full(residual.size, np.nan)
         return there @ x - measured
 
-    columns = list[np.ndarray]()
+    columns, none = list[np.ndarray](), missed(sizes)
     for error in search.errors:
-        step = 0.5 * error.step or STEP * error.typical
-        change = missed(error, step) - (missed(error, -step) if error.step else residual)
+        step, own = 0.5 * error.step or STEP * error.typical, sizes.get(error.key, 0.0)
+        before = missed({**sizes, error.key: own - step}) if error.step else none
+        change = missed({**sizes, error.key: own + step}) - before
         columns.append(finite(change) * error.typical / (2.0 * step if error.step else step))
-    return matrix, residual, np.reshape(columns, (-1, residual.size)).T
+    return matrix, residual, search.whiten(np.reshape(columns, (-1, residual.size)).T)
 
 
 def _likely(search: LinearHypothesisSearch) -> tuple[list[Hypothesis], list[Hypothesis]]:

@@ -296,7 +296,11 @@ def test_an_error_that_opens_a_loop_is_not_tried():
         return np.ones((4, 1)), np.arange(4.0) * (1.0 - sizes.get("length", 0.0))
 
     search: Any = types.SimpleNamespace(
-        errors=errors, equations=equations, solved=lambda tests, sizes: (np.array([1.5]), 1.5 - np.arange(4.0))
+        errors=errors,
+        equations=equations,
+        scaled_equations=equations,
+        whiten=lambda columns: columns,
+        solved=lambda tests, sizes: (np.array([1.5]), 1.5 - np.arange(4.0)),
     )
     likely, others = _likely(search)
     assert [hypothesis.error for hypothesis in (*likely, *others)] == errors[1:]

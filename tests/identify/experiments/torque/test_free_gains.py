@@ -207,7 +207,9 @@ def test_an_error_of_a_torque_constant_is_that_of_a_drive(tmp_path):
         efforts.append(np.asarray(entry.test.effort))
     keys = [error.key for error in entry.source.errors(entry.test, own.model)]
     constants = [f"torque constant of {name}" for name in RATIO]
-    assert [key for key in keys if key.startswith("torque constant")] == constants
+    of_test = [f"{constant} in run0" for constant in constants]
+    assert [key for key in keys if key.startswith("torque constant")] == constants + of_test
     (key,) = (key for key, ratio in zip(constants, RATIO.values(), strict=True) if len(ratio) == 2)
-    corrected = entry.source.corrected(entry.test, own.model, {key: np.log(1.05)})
-    np.testing.assert_allclose(corrected.effort, efforts[0], rtol=1e-12, atol=1e-12)
+    for each in (key, f"{key} in run0"):
+        corrected = entry.source.corrected(entry.test, own.model, {each: np.log(1.05)})
+        np.testing.assert_allclose(corrected.effort, efforts[0], rtol=1e-12, atol=1e-12)
