@@ -368,47 +368,101 @@ class Torques:
         self.extra: list[Callable[[np.ndarray, np.ndarray], np.ndarray]] = []
         self.columns: list[Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]] = []
 
-    def write(self, folder: Path) -> None:
-        """The study with its files."""
+    def recorded(self, folder: Path, seed: int, wrong: bool) -> Change:
+        """A test with its file, of the motion of a seed, with the errors or without."""
         seconds, n = np.arange(0.0, 8.0, 0.01), len(self.names)
-        fixed = np.random.default_rng(5)
+        fixed = np.random.default_rng(seed)
         size, rate = fixed.uniform(0.3, 0.8, (n, 3)), 2.0 * np.pi * np.array([0.2, 0.45, 0.8]) * np.ones((n, 1))
         phase = fixed.uniform(0.0, 6.28, (n, 3))
         turn = rate * seconds[:, None, None] + phase
         size = size / rate * rate[:, :1]
         q = np.sum(size * np.sin(turn), axis=2)
         v, a = np.sum(size * rate * np.cos(turn), axis=2), -np.sum(size * rate**2 * np.sin(turn), axis=2)
-        model = jaxmb.build_model(jaxmb.Machine.model_validate(self.data))
+        model = jaxmb.build_model(jaxmb.Machine.model_validate(self.data) if wrong else self.stated)
         effort = jax.jit(jax.vmap(lambda *motion: jaxmb.actuator_effort(model, *motion)))
-        torque = np.array(effort(q + self.offset, v, a))
-        for how in self.extra:
+        torque = np.array(effort(q + self.offset * wrong, v, a))
+        for how in self.extra if wrong else ():
             torque = how(torque, v)
         std = 0.01 * np.sqrt(np.mean(torque**2, axis=0))
-        torque = np.stack([np.interp(seconds - d, seconds, torque[:, k]) for k, d in enumerate(self.late)], axis=1)
+        late = self.late * wrong
+        torque = np.stack([np.interp(seconds - d, seconds, torque[:, k]) for k, d in enumerate(late)], axis=1)
         torque = torque + std * self.rng.normal(size=torque.shape)
         table = {"time_s": seconds} | {name: q[:, k] for k, name in enumerate(self.names)}
         table |= {f"{name}.velocity": v[:, k] for k, name in enumerate(self.names)}
         table |= {f"{name}.acceleration": a[:, k] for k, name in enumerate(self.names)}
         table |= {f"{name}.torque": torque[:, k] for k, name in enumerate(self.names)}
-        for how in self.columns:
+        for how in self.columns if wrong else ():
             table = how(dict(table))
-        recorded = {name: 0.01 * float(np.sqrt(np.mean(table[f"{name}.torque"] ** 2))) for name in self.names}
-        np.savetxt(folder / "t.csv", np.column_stack(list(table.values())), "%.9g", ",", header=",".join(table),
+        stated = {name: 0.01 * float(np.sqrt(np.mean(table[f"{name}.torque"] ** 2))) for name in self.names}
+        name = f"m{seed - MOTION}" if self.several else "m"
+        np.savetxt(folder / f"{name}.csv", np.column_stack(list(table.values())), "%.9g", ",", header=",".join(table),
                    comments="")  # fmt: skip
-        test = {
-            "kind": "torque",
-            "name": "m",
-            "file": "t.csv",
-            "torque_std": recorded,
-        }
+        return {"kind": "torque", "name": name, "file": f"{name}.csv"} | (
+            {} if self.several else {"torque_std": stated}
+        )
+
+    several = False
+
+    def tests(self, folder: Path) -> list[Change]:
+        """The tests of the study."""
+        return [self.recorded(folder, MOTION, True)]
+
+    def write(self, folder: Path) -> None:
+        """The study with its files."""
+        tests = self.tests(folder)
         last = self.machine.body[-1].name
         free: Change = {f"first_moment.{last}.{axis}": {"lower": -20.0, "upper": 20.0} for axis in "xz"}
         free["damping.*"] = {"lower": 0.0, "upper": 200.0, "scale": "linear"}
         if any(joint.friction for body in self.machine.body for joint in body.joint):
             free["friction.*"] = {"lower": 0.0, "upper": 100.0, "scale": "linear"}
-        finish(folder, self.stated, [test], {"free": free})
+        finish(folder, self.stated, tests, {"free": free})
         # masses and centres of mass that are off change free first moments
-        (folder / "values.json").write_text(json.dumps(jaxmb.parameters(model)))
+        machine = self.stated if self.several else jaxmb.Machine.model_validate(self.data)
+        (folder / "values.json").write_text(json.dumps(jaxmb.parameters(jaxmb.build_model(machine))))
+
+
+MOTION = 5
+"""Seed of the first motion."""
+
+
+class SeveralTorques(Torques):
+    """Three tests whose noise is estimated, of which the second, m1, is wrong."""
+
+    several = True
+
+    def tests(self, folder: Path) -> list[Change]:
+        """The tests of the study."""
+        return [self.recorded(folder, MOTION + k, k == 1) for k in range(3)]
+
+
+def one_test_errors() -> dict[str, Callable[[Torques, int, np.random.Generator], Change]]:
+    """Errors of one of several torque tests by kind."""
+    kinds = ("factor", "sign", "exchanged", "delay", "degrees", "joint zero", "payload")
+    errors = {kind: make for kind, make in torque_errors().items() if kind in kinds}
+
+    def sampling(t: Torques, size: int, rng: np.random.Generator) -> Change:
+        by = (1.02, 1.1, 1.5)[size]
+        t.columns.append(lambda table: {
+            name: column * by if name == "time_s" else column / by ** name.count(".velocity")
+            / by ** (2 * name.count(".acceleration")) for name, column in table.items()
+        })  # fmt: skip
+        return {"words": ["sampling rate"], "size": by}
+
+    def losses(t: Torques, size: int, rng: np.random.Generator) -> Change:
+        by = (1.2, 1.6, 3.0)[size]
+        for body in t.data["body"]:
+            for joint in body["joint"]:
+                joint |= {key: by * joint[key] for key in ("friction", "damping") if key in joint}
+        return {"words": ["friction", "times as large"], "size": by}
+
+    def of_test(make: Any) -> Any:
+        def wrong(t: Torques, size: int, rng: np.random.Generator) -> Change:
+            truth = make(t, size, rng)
+            return truth | {"words": [*truth["words"], "'m1'"]}
+
+        return wrong
+
+    return {kind: of_test(make) for kind, make in (errors | {"sampling": sampling, "losses": losses}).items()}
 
 
 def torque_errors() -> dict[str, Callable[[Torques, int, np.random.Generator], Change]]:
@@ -689,7 +743,8 @@ def deflection_cases() -> Made:
 
 def torque_cases() -> Made:
     """Cases of torque tests."""
-    return cases_of("torque", MOVED, Torques, torque_errors())
+    yield from cases_of("torque", MOVED, Torques, torque_errors())
+    yield from cases_of("one-torque", MOVED, SeveralTorques, one_test_errors())
 
 
 def correct_torques(machine: jaxmb.Machine) -> Callable[[Path, np.random.Generator, bool], None]:
