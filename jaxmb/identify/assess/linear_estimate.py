@@ -482,9 +482,9 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
     (likely, others), noise_limit = _likely(search), float(chdtri(degrees, FALSE_ALARM))
     known = ((entry.name, entry.source.alternatives(entry.test, search.model)) for entry in study.fitted)
     alternatives = [Hypothesis(None, *each) for each in single_and_common(known)]
-    found, is_bound = list[FittedHypothesis](), not estimated or chi_square > noise_limit
+    found = list[FittedHypothesis]()
     for some in (likely, alternatives, filter(search.lowered_at_starts, others)):
-        if is_bound and found and min(end.chi_square for end in found) <= noise_limit:
+        if not estimated and found and min(end.chi_square for end in found) <= noise_limit:
             break  # another one leaves noise alone
         found += (end for end in map(search.fitted, some) if end.is_plausible)
     if not found:
