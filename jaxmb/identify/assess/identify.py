@@ -315,7 +315,8 @@ def _doubts(estimate: Estimate, diagnosis: Diagnosis, metrics: Metrics, machine:
     gross, explained = grouped(goodness.gross_errors.items()), explain_all(metrics.model_errors or ())
     if diagnosis.hypothesis:
         # an error that linear equations explain in part may be one of many; the usual causes are reported too
-        likely = [diagnosis.hypothesis, *(gross if estimate.linear is not None and not explained else [])]
+        of_test = explained and not any(error.of_machine for error in metrics.model_errors or ())
+        likely = [diagnosis.hypothesis, *(gross if estimate.linear is not None and not of_test else [])]
     else:
         likely = [*gross, *causes, *diagnosis.causes]
     is_judged = not (goodness.not_reproduced or explained)
