@@ -29,6 +29,7 @@ from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.assess.model_errors import (
     Explanations,
     explain_all,
+    is_of_tests,
     model_errors,
     model_errors_text,
     most_likely_errors,
@@ -312,14 +313,13 @@ def _doubts(estimate: Estimate, diagnosis: Diagnosis, metrics: Metrics, machine:
         machine: the identified machine.
     """
     goodness, (causes, others) = estimate.goodness, kind_remarks(estimate, metrics)
-    gross, explained = grouped(goodness.gross_errors.items()), explain_all(metrics.model_errors or ())
+    gross, errors = grouped(goodness.gross_errors.items()), metrics.model_errors or ()
     if diagnosis.hypothesis:
         # an error that linear equations explain in part may be one of many; the usual causes are reported too
-        of_test = explained and not any(error.of_machine for error in metrics.model_errors or ())
-        likely = [diagnosis.hypothesis, *(gross if estimate.linear is not None and not of_test else [])]
+        likely = [diagnosis.hypothesis, *(gross if estimate.linear is not None and not is_of_tests(errors) else [])]
     else:
         likely = [*gross, *causes, *diagnosis.causes]
-    is_judged = not (goodness.not_reproduced or explained)
+    is_judged = not (goodness.not_reproduced or explain_all(errors))
     known = [e.name for e in estimate.study.fitted if e.test.noise.is_known and not e.source.noise_estimated]
     stated = {name: goodness.untolerated_misfits[name] for name in known}
     doubts = (

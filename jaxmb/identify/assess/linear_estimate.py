@@ -42,6 +42,7 @@ from jaxmb.identify.assess.model_errors import (
     explain_all,
     further_springs,
     group_rows,
+    is_of_tests,
     model_errors_text,
     named_hypotheses,
     outlying_groups,
@@ -124,8 +125,9 @@ def diagnosed_linear(estimate: Estimate, linear: LinearSystem) -> Diagnosis:
     known = estimate.identifiability if stated is None else estimate.with_systematic(stated.covariance).identifiability
     # gross errors invalidate everything else
     on_bodies, of_noise = ([], []) if estimate.goodness.gross_errors else body_remarks(estimate, step)
-    if explain_all(hypotheses):  # consequences of the error
-        systematic, on_bodies = [], on_bodies if any(error.of_machine for error in hypotheses) else []
+    # consequences of the error
+    systematic = [] if explain_all(hypotheses) else systematic
+    on_bodies = [] if is_of_tests(hypotheses) else on_bodies
     beyond = beyond_bounds(estimate, step.identifiability.std)[1]
     on_bounds, of_values = value_remarks(estimate.study, linear, known, beyond)
     return Diagnosis(
@@ -398,13 +400,13 @@ class LinearHypothesisSearch:
         x = linear_fit(factor[:, :-1], factor[:, -1], np.ones(len(factor)), *bounds).values
         return x, matrix @ x - measured
 
-    def lowered_at_starts(self, hypothesis: Hypothesis) -> bool:
-        """Whether the sum of squares is lower at a start of an error than without it."""
-        error = hypothesis.error
-        if error is None:
-            return True
-        none, *far = (self.solved({}, {error.key: size})[1] for size in (0.0, *error.starts))
-        return any(float(there @ there) < (1.0 - SAME) * float(none @ none) for there in far)
+    def lowered_at_starts(self, error: StatedError, chi_square: float) -> bool:
+        """Whether the sum of squares is lower at a start of an error than `chi_square`, that without it."""
+        try:
+            far = [self.solved({}, {error.key: size})[1] for size in error.starts]
+        except OutOfReachError:
+            return True  # its fit keeps to sizes within reach
+        return any(float(there @ there) < (1.0 - SAME) * chi_square for there in far)
 
     def fitted(self, hypothesis: Hypothesis, starts: Sequence[Float[np.ndarray, "k"]] = ()) -> FittedHypothesis:
         """Fit of a hypothesis.
@@ -483,7 +485,8 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
     known = ((entry.name, entry.source.alternatives(entry.test, search.model)) for entry in study.fitted)
     alternatives = [Hypothesis(None, *each) for each in single_and_common(known)]
     found = list[FittedHypothesis]()
-    for some in (likely, alternatives, filter(search.lowered_at_starts, others)):
+    lowered = (Hypothesis(error) for error in others if search.lowered_at_starts(error, chi_square))
+    for some in (likely, alternatives, lowered):
         if not estimated and found and min(end.chi_square for end in found) <= noise_limit:
             break  # another one leaves noise alone
         found += (end for end in map(search.fitted, some) if end.is_plausible)
@@ -614,7 +617,7 @@ def _columns(search: LinearHypothesisSearch, sizes: Mapping[str, float]) -> tupl
     return matrix, residual, search.whiten(np.reshape(columns, (-1, residual.size)).T)
 
 
-def _likely(search: LinearHypothesisSearch) -> tuple[list[Hypothesis], list[Hypothesis]]:
+def _likely(search: LinearHypothesisSearch) -> tuple[list[Hypothesis], list[StatedError]]:
     """The errors that explain most to first order, and others that may be wrong by a large factor."""
     errors, (matrix, residual, columns) = search.errors, _columns(search, {})
     # not those of a test with the effect, beside the free parameters, of the error that is common to all tests
@@ -628,4 +631,4 @@ def _likely(search: LinearHypothesisSearch) -> tuple[list[Hypothesis], list[Hypo
     less = np.where(same, 0.0, drops(residual, matrix, columns)[1])
     order = [k for k in np.argsort(-less).tolist() if less[k] > LINEAR * less.max()][:TRIED]
     far = [k for k, error in enumerate(errors) if error.starts and not error.step and not same[k]]
-    return [Hypothesis(errors[k]) for k in order], [Hypothesis(errors[k]) for k in far if k not in order]
+    return [Hypothesis(errors[k]) for k in order], [errors[k] for k in far if k not in order]

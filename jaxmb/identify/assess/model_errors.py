@@ -629,6 +629,11 @@ def explain_all(found: Sequence[ModelError]) -> bool:
     return any(error.explains > EXPLAINED for error in found)
 
 
+def is_of_tests(found: Sequence[ModelError]) -> bool:
+    """Whether an error of tests, not of the machine, explains a misfit."""
+    return explain_all(found) and not any(error.of_machine for error in found)
+
+
 def model_errors_text(found: Sequence[ModelError]) -> str:
     """A sentence on the errors that would explain a misfit; empty where there are none."""
     if not found:

@@ -303,7 +303,7 @@ def test_an_error_that_opens_a_loop_is_not_tried():
         solved=lambda tests, sizes: (np.array([1.5]), 1.5 - np.arange(4.0)),
     )
     likely, others = _likely(search)
-    assert [hypothesis.error for hypothesis in (*likely, *others)] == errors[1:]
+    assert [*(hypothesis.error for hypothesis in likely), *others] == errors[1:]
 
 
 def test_the_drop_of_an_error_is_that_of_its_fit():
