@@ -52,6 +52,9 @@ effect on the data, along which rounding would let errors of the description mov
 refit early; the standard deviation of a parameter known to a width is smaller by 5e-5 of it."""
 REFIT_ROWS = 6000
 """Rows of data to which refits are made, about; residuals of their ends are of all rows."""
+SMALL = 0.1
+"""Largest change of the parameters over their standard deviation, and of the residual's sum of squares over its
+standard deviation by noise, by the part of an effect that is not linear, up to which a test needs no further draws."""
 DRAWS = 48
 """Refits where it does not; a standard deviation from so many has an error of a tenth."""
 
@@ -187,16 +190,16 @@ class DescribedTests:
         """Residual of each test without errors."""
         return np.split(self.residual({}), np.cumsum([entry.test.rows for entry in self.entries])[:-1])
 
-    def residual(self, errors: Mapping[str, float]) -> Float[np.ndarray, "m"]:
-        """Residual of all tests with some errors corrected, SI."""
+    def residual(self, errors: Mapping[str, float], left_out: Collection[int] = ()) -> Float[np.ndarray, "m"]:
+        """Residual of all tests with some errors corrected, SI, or as described in those that are left out."""
         of_machine = {error.key for error, _ in self._machines[-1][1]}
         as_described = () if not errors or of_machine & errors.keys() else self._as_described
         models = [with_machine_errors(model, self.free, own, errors) for model, own in self._machines]
         parts = []
         for k, (entry, keys) in enumerate(zip(self.entries, self._own, strict=True)):
             own = {key: x for key, x in errors.items() if key in keys}
-            if as_described and not own:
-                parts.append(as_described[k])
+            if k in left_out or (as_described and not own):
+                parts.append(self._as_described[k])
                 continue
             there = models[-1 if entry.test.vibration is not None or len(entry.source.loads) else 0]
             try:
@@ -209,11 +212,8 @@ class DescribedTests:
 def machine_errors_in_tests(
     model: Model, free: FreeParameters, entries: Sequence[Entry]
 ) -> list[tuple[StatedError, MachineErrors]]:
-    """Possible errors of a machine in some tests; see `machine_errors`.
-
-    Errors of axes need a test that follows the geometry: torques depend on the centres of mass far more than on the
-    axes, whose errors would take most of the time of a budget.
-    """
+    """Possible errors of a machine in some tests; see `machine_errors`. Errors of axes need a test that follows the
+    geometry."""
     frames = dict[str, bool]()
     for entry in entries:
         for name, turns in entry.source.frames(entry.test).items():
@@ -262,12 +262,18 @@ def budget(
     if not known:
         return found
 
-    def change(z: np.ndarray) -> np.ndarray:
-        """Residual of noise-free data with errors, these over their tolerances."""
+    def change(z: np.ndarray, linear: Collection[int]) -> np.ndarray:
+        """Residual of noise-free data with errors, these over their tolerances; to first order in some tests."""
         errors = {error.key: x * size for (error, size), x in zip(known, z, strict=True)}
-        return factor * finite(plain - tests.residual(errors))
+        changed = factor * finite(plain - tests.residual(errors, linear))
+        for k in linear:
+            changed[rows[k]] = -columns[rows[k]] @ z
+        return changed
 
-    return _drawn(change, refit, jacobian, found, std, seed)
+    ends = np.cumsum([0, *(entry.test.rows for entry in tests.entries)]).tolist()
+    rows = [slice(*own) for own in itertools.pairwise(ends)]
+    slow = [k for k, entry in enumerate(tests.entries) if entry.test.description is None]
+    return _drawn(change, {k: rows[k] for k in slow}, refit, jacobian, found, std, seed)
 
 
 def error_columns(
@@ -296,26 +302,46 @@ def finite(values: np.ndarray, instead: float = 0.0) -> np.ndarray:
 
 
 def _drawn(
-    change: Callable[[np.ndarray], np.ndarray],
+    change: Callable[[np.ndarray, Collection[int]], np.ndarray],
+    slow: Mapping[int, slice],
     refit: Refit,
     jacobian: np.ndarray,
     found: Budget,
     std: np.ndarray,
     seed: int,
 ) -> Budget:
-    """The budget with covariance and curvature of refits to drawn errors where their effect is not linear."""
-    linear, rows = np.sqrt(np.diag(found.covariance)), len(found.columns)
+    """The budget with covariance and curvature of refits to drawn errors where their effect is not linear; after the
+    first draws it is computed of slow tests only where it is not.
+
+    Args:
+        change: residual of noise-free data with drawn errors, to first order in some tests.
+        slow: rows of each test of which an effect takes long, by number.
+        refit: of the estimate to changed data.
+        jacobian: of the residual; rows of a prior last.
+        found: the budget to first order.
+        std: standard deviations of u by noise.
+        seed: of the draws.
+    """
+    linear, count = np.sqrt(np.diag(found.covariance)), len(found.columns)
     normal = np.random.default_rng(seed).normal(size=(DRAWS, len(found.errors)))
     draws = np.where([error.bounds[0] < 0.0 for error in found.errors], normal, np.abs(normal))
     whole = np.hypot(linear, std)
-    basis, is_linear = jacobian_svd(jacobian).basis(jacobian), False
-    changes, curvature = list[np.ndarray](), list[np.ndarray]()
+    svd, is_linear, linear_tests = jacobian_svd(jacobian), False, frozenset[int]()
+    basis = svd.basis(jacobian)
+    changes, curvature, beyond = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
     for z in draws:
-        by_errors, residual = refit(change(z))
+        changed = change(z, linear_tests)
+        beyond.append(changed + found.columns @ z)
+        by_errors, residual = refit(changed)
         changes.append(by_errors)
-        residual[:rows] += found.columns @ z
-        curvature.append((residual - basis @ (basis.T @ residual))[:rows])
+        residual[:count] += found.columns @ z
+        curvature.append((residual - basis @ (basis.T @ residual))[:count])
         if len(changes) == TRIED:
+            for k, own in slow.items():
+                moved = np.abs(svd.gain @ (basis[own].T @ np.array(beyond)[:, own].T))
+                left = np.sum(np.array(beyond)[:, own] ** 2, axis=1).max(initial=0.0)
+                if np.all(moved <= SMALL * whole[:, None]) and left <= SMALL * np.sqrt(2.0 * (own.stop - own.start)):
+                    linear_tests |= {k}
             difference = np.abs(np.array(changes) + draws[:TRIED] @ found.effect.T)
             is_linear = bool(np.all(difference <= NONLINEAR * whole))
             if is_linear and np.linalg.norm(curvature, axis=1).max() <= NONLINEAR:

@@ -226,7 +226,7 @@ def elastic_rows(
     # unit vectors of the unknowns: the link's angle, or the motor's over the ratio
     unit = np.zeros((z.shape[1], len(drives)))
     unit[np.where(link, shafts, joints), np.arange(len(drives))] = np.where(link, ratio, 1.0)
-    by = [part @ unit for part in _tangents(fitted, absent, own, z, zd, zdd)]
+    by = _tangents(fitted, absent, own, unit, z, zd, zdd)
     terms = [part[:, joints] for part in by]
     terms[0] = terms[0] + np.diag(k)
     terms[1] = terms[1] + np.diag(d)
@@ -345,21 +345,34 @@ def _steps(
 
 
 def _tangents(
-    model: Model, absent: Sequence[int], names: Sequence[str], z: np.ndarray, zd: np.ndarray, zdd: np.ndarray
-) -> list[Float[np.ndarray, "k m m"]]:
-    """Derivatives of the efforts of links and shafts by coordinates, rates and accelerations, without gears."""
+    model: Model,
+    absent: Sequence[int],
+    names: Sequence[str],
+    unit: Float[np.ndarray, "m n"],
+    z: np.ndarray,
+    zd: np.ndarray,
+    zdd: np.ndarray,
+) -> list[Float[np.ndarray, "k m n"]]:
+    """Derivatives of the efforts of links and shafts by coordinates, rates and accelerations along some directions,
+    without gears."""
     gears = np.isin(np.arange(len(model.coordinates)), model.motors)
     carried = without_masses(frictionless(model), {names[i].split(".")[1] for i in absent})
     gearless = dataclasses.replace(carried, stiffness=jnp.where(gears, 0.0, model.stiffness))
-    found = in_batches(functools.partial(_tangent_block, gearless), BLOCK, z, zd, zdd)
+    found = in_batches(functools.partial(_tangent_block, gearless, jax.device_put(unit)), BLOCK, z, zd, zdd)
     shafts = [shaft for _, shaft in model.motors]
-    found[1][:, shafts, shafts] += np.asarray(model.damping)[shafts]
+    found[1][:, shafts] += np.asarray(model.damping)[shafts, None] * unit[shafts]
     return found
 
 
 @compiled
-def _tangent_block(model: Model, z: Array, zd: Array, zdd: Array) -> tuple[Array, Array, Array]:
+def _tangent_block(model: Model, unit: Array, z: Array, zd: Array, zdd: Array) -> tuple[Array, ...]:
     def effort(q: Array, qd: Array, qdd: Array) -> Array:
         return tree_effort(model, q, qd, qdd, model.reference, None)
 
-    return jax.vmap(jax.jacfwd(effort, argnums=(0, 1, 2)))(z, zd, zdd)
+    def along(*state: Array) -> tuple[Array, ...]:
+        _, slope = jax.linearize(effort, *state)
+        directions, none = unit.T, jnp.zeros_like(unit.T)
+        each = ([directions if k == own else none for k in range(3)] for own in range(3))
+        return tuple(jax.vmap(slope, out_axes=-1)(*moves) for moves in each)
+
+    return jax.vmap(along)(z, zd, zdd)
