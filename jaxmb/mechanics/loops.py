@@ -33,6 +33,8 @@ ROUNDED = 1e-3
 """Largest change, rad or m, of a dependent coordinate that is attributed to rounding; times the largest rate of a
 dependent coordinate, where that is above 1."""
 MOST_STEPS = 60
+CLOSING_STEPS = 3
+"""Newton steps from a posture whose loops are open by errors of the description, of at most some per cent."""
 LEAST_RANK = 1e-8
 """Singular value of the constraints, relative to the largest, at or below which they are redundant."""
 
@@ -129,6 +131,14 @@ def closing(model: Model, x: Float[Array, "x"], dependent: Sequence[int], rigid_
     """First-order correction, sign reversed, of dependent coordinates that closes the loops."""
     _, basis, triangle = _factored(model, x, dependent, rigid_only)
     return jax.scipy.linalg.solve_triangular(triangle, basis.T @ loop_gaps(model, x, rigid_only))
+
+
+def reclosed(model: Model, q: Float[Array, "n"]) -> Float[Array, "n"]:
+    """A posture after Newton steps of the dependent coordinates, where its loops are a little open."""
+    dependent = np.array(model.dependent, dtype=int)
+    for _ in range(CLOSING_STEPS if model.loops else 0):
+        q = q.at[dependent].add(-closing(model, q, model.dependent, rigid_only=False))
+    return q
 
 
 def degrees_of_freedom(model: Model) -> list[int]:

@@ -220,6 +220,20 @@ def posture(model: Model, values: Mapping[str, float | str]) -> Float[Array, "n"
     return close_loops(model, values)
 
 
+def near_closed(model: Model, q: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+    """A posture with its loops closed by the dependent coordinates, where they are open by errors of the description.
+
+    Raises:
+        OutOfReachError: they cannot close near it.
+    """
+    if float(np.max(np.abs(gap(model, q).size))) <= OPEN:
+        return q
+    closed, remaining = newton(model, q, list(model.dependent))
+    if not remaining <= CLOSED:
+        raise OutOfReachError(f"posture: the loops of '{model.name}' ({', '.join(model.loops)}) cannot close")
+    return closed
+
+
 @typed_arguments
 @numeric_arguments("near")
 def close_loops(
@@ -290,7 +304,7 @@ def _closed_posture(
             fraction = 0.5 * step
         else:
             reached = ", ".join(f"{model.coordinates[i]} = {q[i]:.6g}" for i in given)
-            raise ValueError(
+            raise OutOfReachError(
                 f"posture: the loops of '{model.name}' ({', '.join(model.loops)}) cannot close there, only up to"
                 f" {reached}"
             )

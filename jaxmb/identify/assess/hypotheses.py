@@ -77,10 +77,10 @@ class Whitening:
         """The same with the other rows unused, where `kept` is 0."""
         return dataclasses.replace(self, variances=self.variances * kept)
 
-    def noise_squares(self, columns: Float[np.ndarray, "m c"]) -> Float[np.ndarray, "c"]:
-        """Sums of squares in units of the noise alone, of columns in units of the covariance."""
+    def over_noise(self, columns: Float[np.ndarray, "m *c"]) -> Float[np.ndarray, "m *c"]:
+        """Columns in units of the noise alone, of those in units of the covariance."""
         inverse = [(rows, basis, 1.0 / std) for rows, basis, std in reversed(self._steps)]
-        return np.sum(functools.reduce(_whitened, inverse, columns) ** 2, axis=0)
+        return functools.reduce(_whitened, inverse, columns)
 
 
 def _whitened(columns: Float[np.ndarray, "m *c"], step: WhiteningStep) -> Float[np.ndarray, "m *c"]:
@@ -204,6 +204,8 @@ class HypothesisSearch:
     """Sum of squares above `noise_mean` that counts as noise; None for that of its chi-square distribution."""
     elsewhere: float = 0.0
     """Part of the sum of squares that is in no row."""
+    alternatives: Sequence[tuple[Mapping[int, Test], str]] = ()
+    """To tests, by index, with their texts."""
 
     @property
     def noise_limit(self) -> float:
@@ -433,7 +435,39 @@ def _refits_of_pairs(search: HypothesisSearch, found: Sequence[FittedHypothesis]
             best = _with_damping(search, best, error.key)
         return best
 
-    return refits_of_pairs(found, errors, corrected.model, beside, fitted, search.noise_limit)
+    pairs = refits_of_pairs(found, errors, corrected.model, beside, fitted, search.noise_limit)
+    if min(end.chi_square for end in found) <= search.noise_limit:
+        return pairs
+
+    def single(end: FittedHypothesis, error: StatedError, own: float) -> FittedHypothesis:
+        first = np.append(end.x[:size], own / error.typical)
+        return _with_damping(search, search.fitted(Hypothesis(error), first), error.key)
+
+    left = [end for end in pairs if end.chi_square <= search.noise_limit]
+    return with_singles(left, single, search.noise_limit, float(chdtri(1, FALSE_ALARM / len(errors)))) or pairs
+
+
+def with_singles(
+    pairs: Sequence[FittedHypothesis], single: Callable[[FittedHypothesis, StatedError, float], FittedHypothesis],
+    noise_limit: float, least: float,
+) -> list[FittedHypothesis]:  # fmt: skip
+    """Single errors of pairs that leave noise alone without the second one, and the pairs that leave less; none if a
+    second one is needed. The fit of a single error may have ended in a local minimum, which the pair has left.
+
+    Args:
+        pairs: that leave noise alone.
+        single: the refit of one error of a pair and its size, SI, from the minimum of the pair.
+        noise_limit: largest sum of squares of noise alone.
+        least: significant decrease of a sum of squares.
+    """
+    found = dict[str, FittedHypothesis]()
+    for end in pairs:
+        for error, own in end.errors:
+            alone = single(end, error, own)
+            if alone.chi_square <= min(noise_limit, found.get(error.key, alone).chi_square):
+                found[error.key] = alone
+    lowest = min((end.chi_square for end in found.values()), default=-np.inf)
+    return [*found.values(), *(end for end in pairs if found and end.chi_square <= lowest - least)]
 
 
 PairStart = tuple[FittedHypothesis, Float[np.ndarray, "k"]]
@@ -673,10 +707,7 @@ def _likely_alternatives(
     """The most likely alternatives to tests, the point at which each has the smallest residual, and the part of the sum
     of squares at the first point that remains."""
     problem, tried, plain = search.corrected.problem, list[tuple[float, int, int]](), 0.0
-    known = (
-        (t.name, () if t.description is None else t.description.alternatives(problem.model)) for t in problem.tests
-    )
-    some = [*single_and_common(known), *exchanged_postures(problem.tests)]
+    some = [*search.alternatives, *exchanged_postures(problem.tests)]
     for p, u in enumerate(points if some else ()):
         model = problem.free.apply(problem.model, problem.free.values(u))
         views = [test.view(model) for test in problem.tests]

@@ -24,7 +24,12 @@ from jaxmb.identify.assess.estimate import (
 from jaxmb.identify.assess.kinds import fit_metrics, kind_remarks, with_systematic_errors
 from jaxmb.identify.assess.laws.law_choice import chosen_laws, law_remarks, unconverged_laws
 from jaxmb.identify.assess.laws.one_model import one_model, one_model_text
-from jaxmb.identify.assess.linear_estimate import diagnosed_linear, linear_estimate, linear_status
+from jaxmb.identify.assess.linear_estimate import (
+    diagnosed_linear,
+    errors_of_linear_tests,
+    linear_estimate,
+    linear_status,
+)
 from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.assess.model_errors import (
     Explanations,
@@ -479,7 +484,9 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
     laws, is_explained = chosen_laws(estimate), run.information is not None and goodness.misfit_tolerated
     if laws is not None and laws.chosen and goodness.misfit is not None:
         is_explained = dataclasses.replace(goodness.misfit, square=laws.one_model.residual_over_noise**2).explained
-    explanations = Explanations() if is_explained else model_errors(estimate, contradiction)
+    explanations = Explanations() if is_explained else errors_of_linear_tests(estimate)
+    if not (is_explained or explanations.errors):
+        explanations = model_errors(estimate, contradiction)
     hypotheses = explanations.errors
     # errors of the description of single tests, or of all, are no disagreement on a parameter
     if goodness.misfit_tolerated or (goodness.not_reproduced and contradiction == 0.0):

@@ -6,13 +6,15 @@ import functools
 import itertools
 from collections.abc import Mapping, Sequence
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy
 from jaxtyping import Float
 from scipy.special import chdtri, fdtri
 
-from jaxmb.identify.assess.budget import finite, machine_errors_in_tests
+from jaxmb.identify.assess.budget import finite, machine_errors_in_tests, wide_prior
+from jaxmb.identify.assess.corrected import rotated
 from jaxmb.identify.assess.estimate import (
     Diagnosis,
     Estimate,
@@ -21,6 +23,7 @@ from jaxmb.identify.assess.estimate import (
     SolverRun,
     goodness_of_fit,
     jackknife_std,
+    noise_variances,
 )
 from jaxmb.identify.assess.hypotheses import (
     Drops,
@@ -58,6 +61,7 @@ from jaxmb.identify.estimation.identifiability import (
     scaled_svd,
     triangular_factor,
 )
+from jaxmb.identify.estimation.least_squares import host_minimum
 from jaxmb.identify.estimation.linear import MOST_ROUNDS, LinearFit, linear_fit
 from jaxmb.identify.experiments.components import Equations, is_robust
 from jaxmb.identify.experiments.machine_errors import (
@@ -83,9 +87,10 @@ from jaxmb.identify.fit.linear import (
 )
 from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.fit.physical_consistency import bodies
+from jaxmb.identify.fit.problem import Prior, is_large, linearized
 from jaxmb.identify.parameters.model_parameters import parameters, with_numbers
 from jaxmb.identify.study.reading.parameters import fixed_values
-from jaxmb.identify.study.study import Study, known_values, linear_in
+from jaxmb.identify.study.study import Solver, Study, known_values, linear_in
 from jaxmb.io.validation import display_name, error_location
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.postures import OutOfReachError
@@ -192,7 +197,11 @@ def linear_estimate(study: Study, seed: int = 0) -> Estimate:
     Raises:
         ValueError: the predictions are not linear in the parameters, or the tests do not determine these.
     """
-    found, rows = _checked_equations(study)
+    return _estimate_of_equations(study, *_checked_equations(study), seed)
+
+
+def _estimate_of_equations(study: Study, found: Unknowns, rows: Equations, seed: int) -> Estimate:
+    """Estimate of a linear study by its equations."""
     stacked = with_prior(found, rows, study.problem.prior)
     start = known_values(study.model, study.free, study.start)
     fixed = fixed_values(study.model, study.origin.file)
@@ -377,11 +386,7 @@ class LinearHypothesisSearch:
             errors: sizes by key, SI.
         """
         study = self.estimate.study
-        model = with_machine_errors(self.model, study.free, self.machine, errors)
-        own = [
-            tests[k] if k in tests else entry.source.corrected(entry.test, model, errors)
-            for k, entry in enumerate(study.fitted)
-        ]
+        model, own = self._described(tests, errors)
         each = [
             self._as_stated[k]
             if model is self.model and own[k] is test
@@ -391,6 +396,26 @@ class LinearHypothesisSearch:
         rows = with_prior(self.linear.unknowns, stacked(each), study.problem.prior)
         scale = np.sqrt(self.linear.step.row_weights) / rows.std
         return np.nan_to_num(rows.matrix * scale[:, None]), np.nan_to_num(rows.measured * scale)
+
+    def _described(self, tests: Mapping[int, Test], errors: Mapping[str, float]) -> tuple[Model, list[Test]]:
+        """Machine and tests with some of these as alternatives, and with some errors corrected."""
+        study = self.estimate.study
+        model = with_machine_errors(self.model, study.free, self.machine, errors)
+        return model, [
+            tests[k] if k in tests else entry.source.corrected(entry.test, model, errors)
+            for k, entry in enumerate(study.fitted)
+        ]
+
+    def left(self, end: FittedHypothesis, residual: Float[np.ndarray, "m"]) -> float:
+        """Part of the sum of squares, in units of the noise alone, that a hypothesis leaves of a residual in the tests
+        that it changes: those that are as described dilute it."""
+        sizes = {error.key: size for error, size in end.errors}
+        model, own = self._described(end.hypothesis.alternatives, sizes)
+        rows, study = np.zeros(residual.size, bool), self.estimate.study
+        for part, test, there in zip(study.problem.row_slices, study.tests, own, strict=True):
+            rows[part] = model is not self.model or there is not test
+        before = self.whiten.over_noise(residual) ** 2
+        return 1.0 - (float(before.sum()) - end.noise_squares) / max(float(before[rows].sum()), 1e-300)
 
     def solved(self, tests: Mapping[int, Test], errors: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
         """Fitted unknowns and the residual in units of the covariance."""
@@ -463,7 +488,7 @@ class LinearHypothesisSearch:
 
     def noise_squares(self, residual: np.ndarray) -> float:
         """Sum of squares, in units of the noise alone, of a residual in units of the covariance."""
-        return float(self.whiten.noise_squares(residual[:, None])[0])
+        return float(np.sum(self.whiten.over_noise(residual) ** 2))
 
 
 def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanations:
@@ -496,14 +521,15 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
         found += _pairs(search, found, noise_limit)
     least = min(end.chi_square for end in found)
     most = MOST_LEFT if is_doubtful or least <= noise_limit else 1.0 - EXPLAINS
-    share = min(end.noise_squares for end in found) / search.noise_squares(residual)
+    best = min(found, key=lambda end: end.noise_squares)
+    share = best.noise_squares / search.noise_squares(residual)
     # noise that is estimated is bounded by the recorded spectrum, and by the residual of a fit of all parameters
     is_noise = chi_square > noise_limit and chi_square - least >= EXPLAINS * (chi_square - degrees)
     before = linear.step.misfit
     after = dataclasses.replace(before, square=before.square * share)
     is_as_all = not before.explained and after.explained and after.square - 1.0 <= HALF * (before.square - 1.0)
     is_bounded = not any(entry.source.std_unknown for entry in torque_entries(study.fitted))  # no saturated torques
-    if estimated and not (share <= most or (is_bounded and (is_noise or is_as_all))):
+    if estimated and not (search.left(best, residual) <= most or (is_bounded and (is_noise or is_as_all))):
         return Explanations()
     # an error may have increased the estimate of the noise
     noise = float(np.clip(least / degrees, 1e-300, 1.0)) if estimated else 1.0
@@ -527,6 +553,68 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
         for end in (found[k] for k in named)
     )  # fmt: skip
     return Explanations(errors, springs)
+
+
+def errors_of_linear_tests(estimate: Estimate) -> Explanations:
+    """Model-error hypotheses of tests without a description of their own, such as torque tests, in a search: as of a
+    linear study of these alone, whose prior is the fit of the other tests to first order.
+
+    None where noise and tolerances explain their residual, or where the other tests have a misfit of their own.
+    """
+    study, problem, goodness = estimate.study, estimate.study.problem, estimate.goodness
+    own = [k for k, test in enumerate(problem.tests) if test.description is None and test.linear is not None]
+    missed = [name for name, misfit in goodness.untolerated_misfits.items() if not misfit.explained]
+    doubtful = {*missed, *goodness.not_reproduced} & {problem.tests[k].name for k in own}
+    if goodness.misfit_tolerated or not doubtful or problem.one_by_one or is_large(problem):
+        return Explanations()
+    free, is_own = study.free, np.zeros(estimate.residual.size, bool)
+    for k in own:
+        is_own[problem.row_slices[k]] = True
+    columns = np.zeros((is_own.size, 0))
+    if goodness.budget is not None and len(goodness.budget.columns):
+        columns = goodness.budget.all_columns(slice(0, problem.data_rows))
+        columns = np.pad(columns, ((0, is_own.size - len(columns)), (0, 0)))
+    whiten = Whitening(noise_variances(estimate)[~is_own], columns[~is_own])
+
+    def others(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        residual, jacobian, _ = linearized(problem, u)
+        both = whiten(np.column_stack([np.asarray(jacobian), residual])[~is_own])
+        return both[:, -1], both[:, :-1]
+
+    wide = wide_prior(free)
+
+    def held(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        residual, jacobian = others(u)
+        return np.append(residual, wide @ (u - estimate.u)), np.concatenate([jacobian, wide])
+
+    u, _ = host_minimum(functools.partial(rotated, held), estimate.u, np.asarray(free.lower), np.asarray(free.upper))
+    residual, jacobian = others(u)
+    degrees = np.count_nonzero(whiten.scale) - scaled_svd(jacobian, RANK_TOLERANCE).rank
+    if residual @ residual > chdtri(max(degrees, 1), FALSE_ALARM):
+        return Explanations()
+    width = np.asarray(free.width)
+    by_value = dataclasses.replace(
+        free, logarithmic=(False,) * free.size, lower=jax.device_put(free.lower_value / width),
+        upper=jax.device_put(free.upper_value / width),
+    )  # fmt: skip
+    values = free.values(u)
+    rows = triangular_factor([np.concatenate([jacobian, wide]) * (width / free.slope(values))])
+    prior = Prior(*map(jax.device_put, (values / width, np.ones(free.size), rows)))
+    part = dataclasses.replace(
+        problem, free=by_value, tests=tuple(problem.tests[k] for k in own), views=(None,) * len(own), prior=prior
+    )
+    entries = tuple(study.fitted[k] for k in own)
+    alone = dataclasses.replace(study, problem=part, entries=entries, tolerances=None, solver=Solver.LINEAR_STEP)
+    unknown = unknowns(by_value, np.zeros(free.size, bool))
+    found = _estimate_of_equations(alone, unknown, linear_equations(study.model, by_value, part.tests), estimate.seed)
+    if goodness.budget is not None:
+        data = is_own[: problem.data_rows]
+        of_errors = goodness.budget._replace(
+            columns=goodness.budget.columns[data], curvature=goodness.budget.curvature[data], draws=None, excess=None
+        )
+        found = dataclasses.replace(found, goodness=dataclasses.replace(found.goodness, budget=of_errors))
+    assert isinstance(found.solved, LinearSystem)
+    return linear_model_errors(found, found.solved)
 
 
 def _pairs(

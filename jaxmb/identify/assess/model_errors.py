@@ -23,6 +23,7 @@ from jaxmb.identify.assess.hypotheses import (
     drops,
     fits_without_tests,
     refitted_hypotheses,
+    single_and_common,
     size_penalty,
     with_random_starts,
 )
@@ -148,7 +149,9 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
     variances, effects = scatter * estimate.row_weights, _effects(blocks, size, std)[:, std.any(axis=0)]
     whiten = Whitening(variances, effects, corrected.problem.row_slices)
     degrees = float(np.sum(variances > 0.0) - jacobian_svd(estimate.jacobian).rank)
-    search = HypothesisSearch(corrected, whiten, degrees)
+    each = zip(study.fitted, corrected.problem.tests, strict=True)
+    known = ((entry.name, entry.source.alternatives(test, corrected.problem.model)) for entry, test in each)
+    search = HypothesisSearch(corrected, whiten, degrees, alternatives=single_and_common(known))
     unchanged = search.fitted(UNCHANGED, u)
     chi_square = unchanged.chi_square
     lower = () if estimate.run.information is not None else _lower_minimum(search, u, unchanged)
@@ -452,7 +455,8 @@ def _outliers(
     """Outlier lines, rows and load cases, where the residual without them is noise."""
     problem, kept, texts = estimate.study.problem, np.ones(estimate.residual.size), []
     for rows, test in zip(problem.row_slices, problem.tests, strict=True):
-        if test.lines is not None:
+        is_noise = test.noise.is_known and estimate.goodness.untolerated_misfits[test.name].explained
+        if not (test.lines is None or is_noise):
             outliers = test.lines.outliers(estimate.residual[rows], estimate.row_weights[rows])
             if outliers.size:
                 kept[rows] = np.asarray(test.lines.without(outliers).row_weights()) > 0.0

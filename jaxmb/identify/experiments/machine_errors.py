@@ -118,7 +118,8 @@ def machine_errors(
     Args:
         model: the machine.
         free: the free parameters.
-        frames: the frames that tests use, and whether their axes have an effect beside those of sensors.
+        frames: the frames that tests use, beside those of loops, and whether their axes have an effect beside those of
+            sensors.
     """
     none, named = no_machine_errors(model), {name for names in free.tied for name in names}
     yield from _body_errors(model, none, named)
@@ -131,12 +132,13 @@ def machine_errors(
                 name, _stated_text, name, unit(model, name), own[name], tolerance=tolerance, unit=0.01
             )
             yield error, none._replace(log_stated=_at(none.log_stated, k))
-    for frame, turns in frames.items():
-        i = model.frames.index(frame)
+    of_loops = dict.fromkeys((model.frames[i] for ends in model.loop_frames for i in ends), False)
+    for frame, turns in {**of_loops, **frames}.items():
+        i, length = model.frames.index(frame), "frame_mm" if frame in frames else "origin_mm"
         axes = ELASTIC_AXES[: 6 if turns else 3] if model.frame_node[i] >= 0 else ()
         for k, axis in enumerate(axes):
             position, rotation = f"position of {frame} along {axis}", f"rotation of {frame} about {axis[-1]}"
-            of = (position, "frame_mm", 1e-3) if k < 3 else (rotation, "frame_deg", np.pi / 180.0)
+            of = (position, length, 1e-3) if k < 3 else (rotation, "frame_deg", np.pi / 180.0)
             if (parameter := f"frame.{frame}.{axis}") not in named:
                 yield StatedError(*of, parameter=parameter), none._replace(frame=_at(none.frame, i, k))
     size = float(np.linalg.norm(np.asarray(model.gravity)))
@@ -167,14 +169,12 @@ def _axis_errors(
     """Errors of the lengths of beams and of the axes of coordinates, four numbers of each: along and about its own axis
     it has none but its zero.
 
-    None in machines with loops, whose closed postures would open, nor of the first axes beside free stations, which
-    such errors displace alone. Coordinates in one point of one body, such as its elastic ones, have those of the first;
-    a node with a frame is the last of its body.
+    Not of the first axes beside free stations, which such errors displace alone, nor of beams in machines with loops.
+    Coordinates in one point of one body, such as its elastic ones, have those of the first; a node with a frame is the
+    last of its body.
     """
-    if model.loops:
-        return
     lengths = np.asarray(model.beam_length) * np.array(model.beam_elements, dtype=int)
-    for k, (name, length) in enumerate(zip(model.beams, lengths.tolist(), strict=True)):
+    for k, (name, length) in enumerate(zip(model.beams, lengths.tolist(), strict=True) if not model.loops else ()):
         what = f"a length of {name}", "m", length
         error = error_with_text(
             f"length of {name}", _stated_text, *what, tolerance="origin_mm", unit=1e-3 / length, size=0.05

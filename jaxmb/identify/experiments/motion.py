@@ -41,7 +41,7 @@ from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import FULL_TURN
-from jaxmb.mechanics.loops import independent_coordinates, nearby_motion_map
+from jaxmb.mechanics.loops import independent_coordinates, nearby_motion_map, reclosed
 from jaxmb.mechanics.tangent import LinearizeAt
 from jaxmb.response.frf_kind import DIRECTIONS, GROUND_DIRECTIONS, Point, dof_names
 
@@ -213,7 +213,7 @@ def _posture_errors(
 ) -> Iterator[tuple[StatedError, PostureErrors]]:
     """Errors of the posture of a test, of joint zeros, payloads and stiffnesses: of 1 rad, m or kg, or a factor of e.
 
-    In a machine with loops, of the independent coordinates, loops closed to first order.
+    In a machine with loops, of the independent coordinates.
     """
     n = len(model.coordinates)
     columns = np.asarray(nearby_motion_map(model, jnp.asarray(test.q))) if model.loops else np.eye(n)
@@ -288,6 +288,7 @@ def displaced_view(test: PostureTest, model: Model, errors: PostureErrors) -> Mo
     further = jnp.zeros(len(model.coordinates) - jnp.size(test.q))  # coordinates that a hypothesis adds
     q = jnp.concatenate([jnp.asarray(test.q), further]).at[: errors.posture.size].add(errors.posture)
     wide = (_with_axes(test.outputs), _with_axes(test.inputs))
+    q = reclosed(model, q)
     changed, joints = loaded(model, jnp.asarray(errors.payload)), slice(errors.log_stiffness.size)
     stiffness = jnp.asarray(model.stiffness).at[joints].multiply(jnp.exp(errors.log_stiffness))
     changed = dataclasses.replace(changed, stiffness=stiffness)

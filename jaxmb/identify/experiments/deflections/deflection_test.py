@@ -42,6 +42,7 @@ from jaxmb.identify.experiments.deflections.load_cases import (
     true_case,
 )
 from jaxmb.identify.experiments.deflections.table import DEGREE
+from jaxmb.identify.experiments.machine_errors import turned
 from jaxmb.identify.experiments.motion_view import LINEAR_LEAVES, LOSS_FACTORS, directions_of_change
 from jaxmb.identify.experiments.test import Entry, Score, Source, Test
 from jaxmb.identify.experiments.tolerances import (
@@ -60,8 +61,8 @@ from jaxmb.identify.parameters.model_parameters import DEVIATIONS, parameters, s
 from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import closed_stiffness, elastic_springs, elastic_stiffness, has_guides, stable_inverse
-from jaxmb.mechanics.kinematics import frame_index, frame_pose
-from jaxmb.mechanics.loops import independent_joints
+from jaxmb.mechanics.kinematics import frame_index, frame_pose, frame_poses
+from jaxmb.mechanics.loops import independent_joints, reclosed
 
 Change = Callable[[LoadCase], LoadCase]
 
@@ -94,21 +95,8 @@ class DeflectionSource(Source):
     def errors(self, test: Any, model: Model) -> Iterator[StatedError]:
         """Errors of the loads and of the axes of the displacements, common to all cases, of the zeros of coordinates
         and the postures, and factors on one kind of columns where two kinds are known."""
-        name = test.name
-        yield from (error for error, _ in self._of_cases(name, model))
-        yield from (error for error, _ in self._of_columns(name))
-
-    def _of_cases(self, name: str, model: Model) -> Iterator[tuple[StatedError, int]]:
-        """Errors with their index in the errors of `true_case`; 0 for the size of the loads."""
-        yield _size_error(name)._replace(starts=FACTORS), 0
-        for i, axis in enumerate("XYZ"):
-            error = StatedError(f"direction of loads of {name} about {axis}", "load_direction_deg", DEGREE)
-            yield error, 1 + i
-            yield StatedError(f"lever of loads of {name} along {axis.lower()}", "load_lever_mm", 1e-3), 4 + i
-        for k, coordinate, revolute in independent_joints(model):
-            yield zero_error(coordinate, revolute), 7 + k
-            key, size = f"posture of {name} {coordinate}", DEGREE if revolute else 1e-2
-            yield error_with_text(key, posture_text, coordinate, display_name(name), revolute, size=size), 7 + k
+        yield from (error for error, _ in _errors_of_cases(test.name, model))
+        yield from (error for error, _ in self._of_columns(test.name))
 
     def _of_columns(self, name: str) -> Iterator[tuple[StatedError, Callable[[float], Change]]]:
         """Errors of one kind of columns, each with the change of load cases that corrects it, by its size."""
@@ -135,7 +123,7 @@ class DeflectionSource(Source):
     def corrected(self, test: Any, model: Model, errors: Mapping[str, float]) -> Any:
         """The test with its description corrected; see `Source`."""
         z = np.zeros(7 + len(model.coordinates))
-        for error, i in self._of_cases(test.name, model):
+        for error, i in _errors_of_cases(test.name, model):
             z[i] += errors.get(error.key, 0.0)
         of_load = np.where((np.arange(z.size) > 0) & (np.arange(z.size) < 7), z, 0.0)
         wide = [_wide(model, case, 1.0 + z[0]) for case in self.cases]
@@ -236,12 +224,24 @@ def _in_space(measured: Bool[np.ndarray, "p 6"]) -> bool:
     return all(parts.all() or not parts.any() for parts in measured.reshape(-1, 3))
 
 
-def _size_error(name: str) -> StatedError:
-    """Change of the loads of a test over their size."""
-    return error_with_text(
-        f"size of loads of {name}", loads_text, name, tolerance="load_percent", unit=0.01, size=0.1, most=np.inf,
-        of_factor=True,
+def _errors_of_cases(name: str, model: Model) -> Iterator[tuple[StatedError, int]]:
+    """Errors common to all load cases of a test with their index in the errors of `true_case`; 0 for a change of the
+    loads over their size."""
+    yield (
+        error_with_text(
+            f"size of loads of {name}", loads_text, name, tolerance="load_percent", unit=0.01, size=0.1, most=np.inf,
+            of_factor=True, starts=FACTORS,
+        ),
+        0,
     )  # fmt: skip
+    for i, axis in enumerate("XYZ"):
+        error = StatedError(f"direction of loads of {name} about {axis}", "load_direction_deg", DEGREE)
+        yield error, 1 + i
+        yield StatedError(f"lever of loads of {name} along {axis.lower()}", "load_lever_mm", 1e-3), 4 + i
+    for k, coordinate, revolute in independent_joints(model):
+        yield zero_error(coordinate, revolute), 7 + k
+        key, size = f"posture of {name} {coordinate}", DEGREE if revolute else 1e-2
+        yield error_with_text(key, posture_text, coordinate, display_name(name), revolute, size=size), 7 + k
 
 
 def loads_text(name: str, change: float) -> str:
@@ -476,20 +476,31 @@ class DeflectionEquations(LinearForm["DeflectionTest"]):
         )
 
 
-class LoadSize(Description["DeflectionTest"]):
-    """The size of the loads, the only error of a deflection test that is differentiable; see `DeflectionSource`."""
+class LoadErrors(Description["DeflectionTest"]):
+    """Errors common to all load cases, as those of `true_case`; see `DeflectionSource` for those of columns."""
 
-    def none(self, model: Model) -> Float[np.ndarray, ""]:
-        """Loads as stated."""
-        return np.zeros(())
+    def none(self, model: Model) -> Float[np.ndarray, "k"]:
+        """Loads and postures as stated."""
+        return np.zeros(7 + self.test.q.shape[1])
 
-    def errors(self, model: Model) -> Iterator[tuple[StatedError, Float[np.ndarray, ""]]]:
-        """A change of the loads over their size."""
-        yield _size_error(self.test.name), np.ones(())
+    def errors(self, model: Model) -> Iterator[tuple[StatedError, Float[np.ndarray, "k"]]]:
+        """Errors of loads, zeros and postures."""
+        for error, i in _errors_of_cases(self.test.name, model):
+            yield error, np.eye(7 + self.test.q.shape[1])[i]
 
-    def residual(self, model: Model, errors: Float[Array, ""]) -> Float[Array, "m"]:
-        """The residual with (1 + number) times the loads."""
-        return self.test.scaled(self.test.predict(self.test.view(model)) * (1.0 + errors))
+    def residual(self, model: Model, errors: Float[Array, "k"]) -> Float[Array, "m"]:
+        """The residual at the true postures under the true loads, on a machine of other geometry."""
+        test = self.test
+        stated = jnp.pad(test.q, ((0, 0), (0, len(model.coordinates) - test.q.shape[1])))
+        q = jax.vmap(functools.partial(reclosed, model))(stated.at[:, : errors.size - 7].add(errors[7:]))
+        axes = jax.vmap(frame_poses, (None, 0))(model, q)[jnp.arange(len(q)), test.frames[test.loaded], :3, :3]
+        force, moment = jnp.split(test.wrench * (1.0 + errors[0]), 2, axis=1)
+        there = jax.vmap(functools.partial(turned, jnp, errors[1:4]))(force)
+        square = jnp.sum(force**2, axis=1, keepdims=True)
+        lever = jnp.cross(force, moment) / jnp.where(square > 0.0, square, 1.0) + axes @ errors[4:7]
+        moment = moment + jnp.cross(lever, there) - jnp.cross(lever - axes @ errors[4:7], force)
+        loads = jnp.concatenate([there, moment], axis=1)
+        return test.scaled(test.predict(test.view_at(model, q, loads)))
 
 
 class DeflectionTest(Test[ElasticView]):
@@ -535,14 +546,20 @@ class DeflectionTest(Test[ElasticView]):
     def view(self, model: Model) -> ElasticView:
         """Compliance of all elastic degrees of freedom; one per posture where it depends on posture, by springs between
         frames, loops, guides or gravity."""
+        if model.deviates:
+            return self.view_at(model, self.q, self.wrench)
+        return ElasticView(self._compliance(model, self.q), self.at_point, self.effort)
+
+    def _compliance(self, model: Model, q: Float[Array, "t n"]) -> Float[Array, "*t e e"]:
         each = model.springs or model.loops or has_guides(model) or self.gravity
-        compliance = compliances(model, self.q, self.gravity) if each else compliances(model, self.q[:1])[0]
-        if not model.deviates:
-            return ElasticView(compliance, self.at_point, self.effort)
-        jacobians = elastic_jacobians(model, self.q, self.frames)
-        at_load = jacobians[jnp.arange(len(self.q)), self.loaded]
-        effort = jnp.einsum("txe,tx->te", at_load, self.wrench)
-        return ElasticView(compliance, jacobians[self.case, self.point, self.axis], effort[self.case])
+        return compliances(model, q, self.gravity) if each else compliances(model, q[:1])[0]
+
+    def view_at(self, model: Model, q: Float[Array, "t n"], wrench: Float[Array, "t 6"]) -> ElasticView:
+        """The view at other postures and loads, with the geometry of the machine."""
+        jacobians = elastic_jacobians(model, q, self.frames)
+        effort = jnp.einsum("txe,tx->te", jacobians[jnp.arange(len(q)), self.loaded], wrench)
+        at_point = jacobians[self.case, self.point, self.axis]
+        return ElasticView(self._compliance(model, q), at_point, effort[self.case])
 
     def predict(self, view: ElasticView) -> Float[Array, "m"]:
         """Displacements of all rows, m and rad, to first order in the loads."""
@@ -586,7 +603,7 @@ class DeflectionTest(Test[ElasticView]):
     """Evaluation of its residual in a fit."""
     linear = Attached(DeflectionEquations)
     """Displacements as linear equations."""
-    description = Attached(LoadSize)
+    description = Attached(LoadErrors)
     """Possible errors of its description."""
 
 

@@ -254,7 +254,7 @@ def test_an_error_without_unit_is_bounded_in_both_directions():
 def test_a_factor_on_all_loads_is_as_plausible_as_one_on_all_masses(tmp_path):
     """In a search either may absorb the other, as with poses under the weight: tolerances of loads are a percent."""
     study = arm.study_of(tmp_path, arm.loads())
-    ((loads, _),) = study.tests[0].description.errors(study.model)
+    (loads, _), *_ = study.tests[0].description.errors(study.model)
     masses = next(error for error, _ in machine_errors(study.model, study.free, {}) if error.key == "masses")
     assert loads.std(Tolerances()) == pytest.approx(0.005)
     assert loads.surprise(9.81 - 1.0) == pytest.approx(masses.surprise(-np.log(9.81)))
@@ -280,7 +280,7 @@ def test_whitening_is_the_inverse_root_of_a_covariance(tests):
     whiten, covariance = Whitening(variances, effects, tests), np.diag(variances) + effects @ effects.T
     root = whiten(np.eye(7))
     np.testing.assert_allclose(root.T @ root, np.linalg.inv(covariance), rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(whiten.noise_squares(root), 1.0 / variances, rtol=1e-9)
+    np.testing.assert_allclose(np.sum(whiten.over_noise(root) ** 2, axis=0), 1.0 / variances, rtol=1e-9)
     kept = np.array([1.0, 1.0, 0.0, 1.0, 0.0, 1.0, 1.0])
     of_kept, inside = whiten.of_rows(kept)(np.eye(7)), np.ix_(kept > 0.0, kept > 0.0)
     np.testing.assert_allclose((of_kept.T @ of_kept)[inside], np.linalg.inv(covariance[inside]), rtol=1e-9, atol=1e-12)
@@ -312,7 +312,7 @@ def test_the_drop_of_an_error_is_that_of_its_fit():
     residual, jacobian, columns = draw.normal(size=9), draw.normal(size=(9, 2)), draw.normal(size=(9, 3))
     whiten = Whitening(np.ones(9), draw.normal(size=(9, 3)) * np.array([0.5, 2.0, 30.0]))
     own, slopes, errors = whiten(residual), whiten(jacobian), whiten(columns)
-    np.testing.assert_allclose(whiten.noise_squares(errors), np.sum(columns**2, axis=0), rtol=1e-10)
+    np.testing.assert_allclose(np.sum(whiten.over_noise(errors) ** 2, axis=0), np.sum(columns**2, axis=0), rtol=1e-10)
     rest, less, sizes = drops(own, slopes, errors)
     assert rest == pytest.approx(np.linalg.lstsq(slopes, own, rcond=None)[1][0], rel=1e-9)
     for k in range(3):

@@ -21,6 +21,7 @@ from jaxmb.identify.assess.hypotheses import (
     _expected_chi_squares,
     refitted_hypotheses,
     with_random_starts,
+    with_singles,
 )
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.model_errors import (
@@ -662,7 +663,9 @@ def test_some_lines_suffice_for_a_search(tmp_path, monkeypatch):
     module = importlib.import_module("jaxmb.identify.assess.model_errors")
     monkeypatch.setattr(module, "FEW_ROWS", (150, 300))
     made, sizes = study(tmp_path, offset=0.05), []
-    monkeypatch.setattr(module, "HypothesisSearch", lambda *given: sizes.append(given) or HypothesisSearch(*given))
+    monkeypatch.setattr(
+        module, "HypothesisSearch", lambda *given, **more: sizes.append(given) or HypothesisSearch(*given, **more)
+    )
     result = identify(made)
     (reported,) = result.metrics.model_errors
     assert sizes[0][0].problem.data_rows < 0.4 * made.problem.data_rows
@@ -715,3 +718,19 @@ def test_errors_of_single_tests_are_searched_in_their_rows(tmp_path, monkeypatch
             at = np.append(u + du, 2.0)
             whole, inside = (np.sum(each.state(hypothesis, at)[0] ** 2) for each in (search, part))
             assert inside + part.elsewhere == pytest.approx(whole, rel=1e-9 + 10.0 * du**1.5)
+
+
+@pytest.mark.parametrize("needed", [False, True])
+def test_a_second_error_is_dropped_where_the_first_leaves_noise_alone(needed):
+    """The single error is refitted from the minimum of the pair; its own fit had ended in another one."""
+    factor, zero = (StatedError(key, size=1.0, text=str) for key in ("factor", "zero"))
+    pair = FittedHypothesis(Hypothesis(factor, beside=(zero,)), np.array([0.3, 0.02, 2.28]), 195.0)
+
+    def single(end, error, own):
+        assert (error, own) in ((factor, 2.28), (zero, 0.02))
+        return FittedHypothesis(Hypothesis(error), end.x[:2], 300.0 if needed or error is zero else 198.0)
+
+    found = with_singles([pair, pair], single, 250.0, 10.0)
+    assert [(end.hypothesis.error.key, len(end.errors)) for end in found] == ([] if needed else [("factor", 1)])
+    if not needed:
+        assert with_singles([pair], single, 250.0, 2.0)[-1] is pair  # it leaves significantly less

@@ -2,18 +2,28 @@
 
 import dataclasses
 import math
+import re
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
+import tomli_w
 
 import jaxmb
 from jaxmb.identify.experiments.deflections.deflection_test import deflection_test
-from jaxmb.identify.experiments.deflections.load_cases import LoadCase, check_cases, turning
+from jaxmb.identify.experiments.deflections.load_cases import (
+    LoadCase,
+    check_cases,
+    displaced_posture,
+    turning,
+)
 from jaxmb.identify.experiments.deflections.table import read_deflections
 from jaxmb.identify.experiments.motion_view import motion_view
 from jaxmb.identify.experiments.tolerances import Instruments
 from jaxmb.identify.parameters.free_parameters import Bound, free_parameters
 from jaxmb.identify.study.reading.deflections import measured_with
+from jaxmb.mechanics.loops import check_closed, reclosed
+from jaxmb.mechanics.postures import OutOfReachError
 
 SECTION = {"young_modulus": 7e10, "shear_modulus": 2.6e10, "density": 2700.0, "area": 1e-4, "second_moment_y": 2e-9,
            "second_moment_z": 3e-9, "torsion_constant": 4e-9, "elements": 2}  # fmt: skip
@@ -111,12 +121,18 @@ def test_a_posture_that_is_open(model):
         check_cases(model, [dataclasses.replace(case, q=q + 0.01)])
 
 
-def closed_form(left, right):
-    """All four angles: the tips meet where circles about the elbows intersect."""
-    elbows = [np.array([x + 0.5 * math.cos(a), 0.5 * math.sin(a)]) for x, a in ((0.0, left), (0.4, right))]
+def tip_and_elbows(left, right, length=0.5):
+    """The tips meet where circles about the elbows intersect. `length` is that of the left upper link."""
+    upper = (0.0, left, length), (0.4, right, 0.5)
+    elbows = [np.array([x + own * math.cos(a), own * math.sin(a)]) for x, a, own in upper]
     across = elbows[1] - elbows[0]
     half = np.linalg.norm(across) / 2
-    tip = elbows[0] + across / 2 + math.sqrt(0.36 - half**2) * np.array([-across[1], across[0]]) / (2 * half)
+    return elbows[0] + across / 2 + math.sqrt(0.36 - half**2) * np.array([-across[1], across[0]]) / (2 * half), elbows
+
+
+def closed_form(left, right):
+    """All four angles."""
+    tip, elbows = tip_and_elbows(left, right)
     first, second = (math.atan2(*(tip - elbow)[::-1]) for elbow in elbows)
     return np.array([left, first - left, right, second - right])
 
@@ -180,3 +196,61 @@ def test_beside_frfs_with_passive_joints(model, tmp_path):
     jaxmb.write_machine(jaxmb.Machine.model_validate(loose), tmp_path / "five-bar.toml")
     with pytest.raises(ValueError, match="coordinate 'q2' has no stiffness, so it would be free in some tests"):
         jaxmb.make_study(study, "five-bar", tmp_path)
+
+
+def test_a_posture_is_closed_with_the_corrected_description(model):
+    """A frame of the loop that is 2 mm off, and a zero of a joint, leave a loop of which other coordinates follow."""
+    at = model.frames.index("tool")
+    offset = np.array(model.frame_offset)
+    offset[at, 0, 3] += 0.002
+    other = dataclasses.replace(model, frame_offset=offset)
+    q = np.asarray(jaxmb.posture(model, {"q1": 1.9, "q3": 1.0}))
+    for error in (np.zeros(4), np.array([0.01, 0.0, -0.02, 0.0])):
+        there = displaced_posture(other, q, error)
+        np.testing.assert_allclose(there[[0, 2]], q[[0, 2]] + error[[0, 2]])
+        check_closed(other, there)
+        near = np.asarray(reclosed(other, jnp.asarray(q + error)))
+        np.testing.assert_allclose(near, there, atol=1e-9)
+    with pytest.raises(OutOfReachError, match="cannot close"):
+        displaced_posture(model, q, np.array([1.5, 0.0, -1.5, 0.0]))
+
+
+def compliant(folder, length):
+    """Study of deflections of the tool of a five-bar of rigid links, whose left upper link has another length."""
+    rng, rows = np.random.default_rng(4), []
+    for i in range(12):
+        angles, step = np.array([2.1, 1.0]) + rng.uniform(-0.25, 0.25, 2), 1e-5
+        ends = [[tip_and_elbows(*(angles + h), length)[0] for h in (d, -d)] for d in step * np.eye(2)]
+        motion = np.transpose([(up - down) / (2.0 * step) for up, down in ends])
+        force = rng.uniform(-60.0, 60.0, 2)
+        moved = motion @ np.diag([1.0 / 2e3, 1.0 / 3e3]) @ motion.T @ force + rng.normal(scale=2e-5, size=2)
+        rows.append([i, *angles, *force, *moved])
+    head = "test,q1 rad,q3 rad,fx N,fy N,dx m,dy m"
+    np.savetxt(folder / "loads.csv", rows, delimiter=",", header=head, comments="")
+    links = {"left": 0.5, "elbow": 0.6, "right": 0.5, "knee": 0.6}
+    bodies = [{**body, "parent": "ground"} for body in FIVE_BAR["body"]]
+    bodies[1] |= {"parent": "left", "origin": {"xyz": [links["left"], 0.0, 0.0]}}
+    bodies[3] |= {"parent": "right", "origin": {"xyz": [links["right"], 0.0, 0.0]}}
+    bodies[3]["joint"] = [{"name": "q4"}]
+    frames = [
+        {"name": name, "body": body, "origin": {"xyz": [links[body], 0.0, 0.0]}}
+        for name, body in (("tool", "elbow"), ("end", "knee"))
+    ]
+    kept = {key: FIVE_BAR[key] for key in ("name", "loop", "independent", "posture")}
+    (folder / "five-bar.toml").write_text(tomli_w.dumps(kept | {"body": bodies, "frame": frames}))
+    test = {"kind": "deflection", "name": "loads", "file": "loads.csv", "frame": "tool", "std_mm": 0.02}
+    free = {"stiffness.q[13]": {"lower": 200.0, "upper": 2e4}}
+    return jaxmb.make_study({"machine": "five-bar.toml", "test": [test], "free": free}, "five-bar", folder)
+
+
+@pytest.mark.parametrize(
+    ("length", "named"),
+    [(0.5, None), (0.475, r"^reduced chi-square .*: axis of q2 along x -2\d(\.\d)? mm from the stated")],
+)
+def test_a_wrong_length_of_a_link_in_a_loop_is_named(tmp_path, length, named):
+    """The loop is closed again with the corrected length. The measured frame is one of those that close it."""
+    result = jaxmb.identify(compliant(tmp_path, length))
+    assert [bool(re.search(named, text)) for text in result.doubts[:1]] == [True] if named else not result.doubts
+    for name, true in (("stiffness.q1", 2e3), ("stiffness.q3", 3e3)):
+        low, high = result.parameters[name].interval_95
+        assert low <= true <= high
