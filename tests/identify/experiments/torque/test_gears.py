@@ -92,6 +92,20 @@ def missed(study, model):
     return np.sqrt(np.mean(left**2) / np.mean(np.asarray(test.effort) ** 2))
 
 
+@pytest.mark.parametrize("errors", [{"zero of q": 2e-3}, {"gear ratio of q": 0.01}])
+def test_small_errors_change_the_equations_as_behind_rigid_gears(tmp_path, motion, monkeypatch, errors):
+    """The product of error and deflection is left out: here of a resonance of 7 Hz in a motion of 1.6 Hz."""
+    angle, _, torque = motion
+    study = make(tmp_path, ["q", "q.torque"], [angle, torque])
+    true = jaxmb.set_parameters(study.model, TRUE)
+    (entry,) = study.linearized_about(true).fitted
+    plain = entry.source.residual_with(entry.test, true, {})
+    quick = entry.source.residual_with(entry.test, true, errors) - plain
+    monkeypatch.setattr(sys.modules["jaxmb.identify.study.reading.torque"], "SMALL_ZERO", -1.0)
+    exact = entry.source.residual_with(entry.test, true, errors) - plain
+    assert 0.0 < np.linalg.norm(quick - exact) < 0.03 * np.linalg.norm(exact)
+
+
 def test_torques_of_an_elastic_drive(tmp_path, motion):
     """Either side, by columns of the joint or of the shaft. The residual is that of the filter beside friction's jumps;
     with a rigid gear it is 2 % of the torque."""
