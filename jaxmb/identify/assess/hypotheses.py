@@ -493,8 +493,9 @@ def refits_of_pairs(
     """
     order = sorted(found, key=lambda end: end.chi_square)
     single = {end.hypothesis.error.key: end for end in order if end.hypothesis.error is not None}
-    if not single or (order[0].chi_square <= noise_limit and order[0].hypothesis.error is None):
-        return []
+    most = min(noise_limit, (1.0 + EQUAL) * order[0].chi_square) if order else noise_limit
+    if not single or any(end.hypothesis.error is None and end.chi_square <= most for end in order):
+        return []  # a changed test leaves noise alone, also where a rotation by 180 deg is equivalent to it
     known, names = {error.key: error for error in errors}, model.coordinates
     springs = {
         compliance_key(of): [compliance_key(names[i]) for i in pair] for of, pair in rocking_pairs(model).items()
