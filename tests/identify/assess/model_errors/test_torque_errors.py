@@ -243,7 +243,7 @@ def late(time, q, measured, _):
         (lambda t, q, tau, of: (1.1 * t, q, tau(0.0)), "a sampling rate 1.1 times the stated one in test 'b'"),
         (lambda t, q, tau, of: (t, q, np.add(tau(0.0), [20.0, 0.0])), "missing offset of the torque of q1 in test 'b'"),
         (lambda t, q, tau, v: (t, q, tau(0.0) + 0.8 * FRICTION * np.sign(v)), "Coulomb friction 1.79 times as"),
-        (late, 'ms late ("delay.b" in [free]) would explain'),
+        (late, "torques in test 'b' that are 30 ms late"),
     ],
 )  # fmt: skip
 def test_an_error_of_one_of_several_torque_tests_is_named(tmp_path, wrong, named):
