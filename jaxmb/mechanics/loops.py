@@ -136,7 +136,7 @@ def closing(model: Model, x: Float[Array, "x"], dependent: Sequence[int], rigid_
 def reclosed(model: Model, q: Float[Array, "n"]) -> Float[Array, "n"]:
     """A posture after Newton steps of the dependent coordinates, where its loops are a little open."""
     dependent = np.array(model.dependent, dtype=int)
-    for _ in range(CLOSING_STEPS if model.loops else 0):
+    for _ in range(CLOSING_STEPS if model.dependent else 0):
         q = q.at[dependent].add(-closing(model, q, model.dependent, rigid_only=False))
     return q
 
