@@ -383,7 +383,9 @@ def _tangents_by_errors(estimate: Estimate, entry: Entry) -> tuple[Tangent, np.n
 
     def tangent(key: str, size: float) -> Tangent:
         model, possible = estimate.model, estimate.machine_errors.values()
-        return entry.test.view(with_machine_errors(model, estimate.study.free, possible, {key: size})).tangent
+        found = entry.test.view(with_machine_errors(model, estimate.study.free, possible, {key: size})).tangent
+        none = np.zeros_like(np.asarray(found.stiffness))  # loss factors that an error makes numbers, though 0
+        return dataclasses.replace(found, structural=none) if found.structural is None else found
 
     columns = []
     for key, size in zip(by_errors.errors, by_errors.std, strict=True):

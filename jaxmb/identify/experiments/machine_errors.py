@@ -132,8 +132,9 @@ def machine_errors(
                 name, _stated_text, name, unit(model, name), own[name], tolerance=tolerance, unit=0.01
             )
             yield error, none._replace(log_stated=_at(none.log_stated, k))
-    of_loops = dict.fromkeys((model.frames[i] for ends in model.loop_frames for i in ends), False)
-    for frame, turns in {**of_loops, **frames}.items():
+    of_loops = (model.frames[i] for ends in model.loop_frames for i in ends)
+    used = {**dict.fromkeys((frame for frame in of_loops if frame not in model.beams), False), **frames}
+    for frame, turns in used.items():
         i, length = model.frames.index(frame), "frame_mm" if frame in frames else "origin_mm"
         axes = ELASTIC_AXES[: 6 if turns else 3] if model.frame_node[i] >= 0 else ()
         for k, axis in enumerate(axes):
