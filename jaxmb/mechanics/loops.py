@@ -133,7 +133,7 @@ def closing(model: Model, x: Float[Array, "x"], dependent: Sequence[int], rigid_
     return jax.scipy.linalg.solve_triangular(triangle, basis.T @ loop_gaps(model, x, rigid_only))
 
 
-def reclosed(model: Model, q: Float[Array, "n"]) -> Float[Array, "n"]:
+def loop_closure(model: Model, q: Float[Array, "n"]) -> Float[Array, "n"]:
     """A posture after Newton steps of the dependent coordinates, where its loops are a little open."""
     dependent = np.array(model.dependent, dtype=int)
     for _ in range(CLOSING_STEPS if model.dependent else 0):

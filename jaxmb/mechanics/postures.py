@@ -220,7 +220,7 @@ def posture(model: Model, values: Mapping[str, float | str]) -> Float[Array, "n"
     return close_loops(model, values)
 
 
-def near_closed(model: Model, q: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+def nearest_posture(model: Model, q: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
     """A posture with its loops closed by the dependent coordinates, where they are open by errors of the description.
 
     Raises:

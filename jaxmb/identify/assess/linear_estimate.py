@@ -406,7 +406,7 @@ class LinearHypothesisSearch:
             for k, entry in enumerate(study.fitted)
         ]
 
-    def left(self, end: FittedHypothesis, residual: Float[np.ndarray, "m"]) -> float:
+    def remaining_share(self, end: FittedHypothesis, residual: Float[np.ndarray, "m"]) -> float:
         """Part of the sum of squares, in units of the noise alone, that a hypothesis leaves of a residual in the tests
         that it changes: those that are as described dilute it."""
         sizes = {error.key: size for error, size in end.errors}
@@ -529,7 +529,7 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
     after = dataclasses.replace(before, square=before.square * share)
     is_as_all = not before.explained and after.explained and after.square - 1.0 <= HALF * (before.square - 1.0)
     is_bounded = not any(entry.source.std_unknown for entry in torque_entries(study.fitted))  # no saturated torques
-    if estimated and not (search.left(best, residual) <= most or (is_bounded and (is_noise or is_as_all))):
+    if estimated and not (search.remaining_share(best, residual) <= most or (is_bounded and (is_noise or is_as_all))):
         return Explanations()
     # an error may have increased the estimate of the noise
     noise = float(np.clip(least / degrees, 1e-300, 1.0)) if estimated else 1.0
@@ -583,11 +583,13 @@ def errors_of_linear_tests(estimate: Estimate) -> Explanations:
 
     wide = wide_prior(free)
 
-    def held(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def others_and_wide_prior(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         residual, jacobian = others(u)
         return np.append(residual, wide @ (u - estimate.u)), np.concatenate([jacobian, wide])
 
-    u, _ = host_minimum(functools.partial(rotated, held), estimate.u, np.asarray(free.lower), np.asarray(free.upper))
+    u, _ = host_minimum(
+        functools.partial(rotated, others_and_wide_prior), estimate.u, np.asarray(free.lower), np.asarray(free.upper)
+    )
     residual, jacobian = others(u)
     degrees = np.count_nonzero(whiten.scale) - scaled_svd(jacobian, RANK_TOLERANCE).rank
     if residual @ residual > chdtri(max(degrees, 1), FALSE_ALARM):

@@ -41,7 +41,7 @@ from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import FULL_TURN
-from jaxmb.mechanics.loops import independent_coordinates, nearby_motion_map, reclosed
+from jaxmb.mechanics.loops import independent_coordinates, loop_closure, nearby_motion_map
 from jaxmb.mechanics.tangent import LinearizeAt
 from jaxmb.response.frf_kind import DIRECTIONS, GROUND_DIRECTIONS, Point, dof_names
 
@@ -288,7 +288,7 @@ def displaced_view(test: PostureTest, model: Model, errors: PostureErrors) -> Mo
     further = jnp.zeros(len(model.coordinates) - jnp.size(test.q))  # coordinates that a hypothesis adds
     q = jnp.concatenate([jnp.asarray(test.q), further]).at[: errors.posture.size].add(errors.posture)
     wide = (_with_axes(test.outputs), _with_axes(test.inputs))
-    q = reclosed(model, q)
+    q = loop_closure(model, q)
     changed, joints = loaded(model, jnp.asarray(errors.payload)), slice(errors.log_stiffness.size)
     stiffness = jnp.asarray(model.stiffness).at[joints].multiply(jnp.exp(errors.log_stiffness))
     changed = dataclasses.replace(changed, stiffness=stiffness)

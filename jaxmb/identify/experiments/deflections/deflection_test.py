@@ -62,7 +62,7 @@ from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import closed_stiffness, elastic_springs, elastic_stiffness, has_guides, stable_inverse
 from jaxmb.mechanics.kinematics import frame_index, frame_pose, frame_poses
-from jaxmb.mechanics.loops import independent_joints, reclosed
+from jaxmb.mechanics.loops import independent_joints, loop_closure
 
 Change = Callable[[LoadCase], LoadCase]
 
@@ -492,7 +492,7 @@ class LoadErrors(Description["DeflectionTest"]):
         """The residual at the true postures under the true loads, on a machine of other geometry."""
         test = self.test
         stated = jnp.pad(test.q, ((0, 0), (0, len(model.coordinates) - test.q.shape[1])))
-        q = jax.vmap(functools.partial(reclosed, model))(stated.at[:, : errors.size - 7].add(errors[7:]))
+        q = jax.vmap(functools.partial(loop_closure, model))(stated.at[:, : errors.size - 7].add(errors[7:]))
         axes = jax.vmap(frame_poses, (None, 0))(model, q)[jnp.arange(len(q)), test.frames[test.loaded], :3, :3]
         force, moment = jnp.split(test.wrench * (1.0 + errors[0]), 2, axis=1)
         there = jax.vmap(functools.partial(turned, jnp, errors[1:4]))(force)

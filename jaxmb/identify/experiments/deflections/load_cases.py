@@ -21,7 +21,7 @@ from jaxmb.machine.values import LARGEST_ANGLE, LARGEST_TRAVEL
 from jaxmb.mechanics.compliance import compliance_matrix, elastic_jacobian
 from jaxmb.mechanics.kinematics import ELASTIC_AXES, frame_index
 from jaxmb.mechanics.loops import check_closed, independent_coordinates, nearby_motion_map
-from jaxmb.mechanics.postures import close_loops, near_closed
+from jaxmb.mechanics.postures import close_loops, nearest_posture
 from jaxmb.response.static import deflection
 
 Term = tuple[tuple[int, int], ...]
@@ -278,7 +278,7 @@ def displaced_posture(model: Model, q: Float[np.ndarray, "n"], error: Float[np.n
     displaced = q + error
     if not model.loops:
         return displaced
-    q = near_closed(model, q)
+    q = nearest_posture(model, q)
     if not error.any():
         return q
     given = {name: displaced[model.coordinates.index(name)] for name in independent_coordinates(model)}

@@ -22,7 +22,7 @@ from jaxmb.identify.experiments.motion_view import motion_view
 from jaxmb.identify.experiments.tolerances import Instruments
 from jaxmb.identify.parameters.free_parameters import Bound, free_parameters
 from jaxmb.identify.study.reading.deflections import measured_with
-from jaxmb.mechanics.loops import check_closed, reclosed
+from jaxmb.mechanics.loops import check_closed, loop_closure
 from jaxmb.mechanics.postures import OutOfReachError
 
 SECTION = {"young_modulus": 7e10, "shear_modulus": 2.6e10, "density": 2700.0, "area": 1e-4, "second_moment_y": 2e-9,
@@ -209,7 +209,7 @@ def test_a_posture_is_closed_with_the_corrected_description(model):
         there = displaced_posture(other, q, error)
         np.testing.assert_allclose(there[[0, 2]], q[[0, 2]] + error[[0, 2]])
         check_closed(other, there)
-        near = np.asarray(reclosed(other, jnp.asarray(q + error)))
+        near = np.asarray(loop_closure(other, jnp.asarray(q + error)))
         np.testing.assert_allclose(near, there, atol=1e-9)
     with pytest.raises(OutOfReachError, match="cannot close"):
         displaced_posture(model, q, np.array([1.5, 0.0, -1.5, 0.0]))
