@@ -25,12 +25,12 @@ from jaxmb.mechanics.loops import (
     check_closed,
     check_open_chain,
     close_rounded,
-    closing,
     constraint_rank,
     dependent_coordinates,
     followers,
     gap,
     independent_coordinates,
+    loop_closure,
     loop_gaps,
     motion_map,
     newton,
@@ -404,10 +404,6 @@ def _closed_reference(model: Model, guess: np.ndarray, free: Sequence[Sequence[i
     )
 
 
-STEPS = 4
-"""Newton steps at each sample; they converge quadratically from an error of second order in the sample's step."""
-
-
 def closed_along(
     model: Model, z: Float[np.ndarray, "k m"], near: Float[np.ndarray, "*k n"]
 ) -> Float[np.ndarray, "k n"]:
@@ -464,13 +460,8 @@ def closed_step(
     """Closed posture with given independent coordinates, predicted from a nearby one by the motion map and closed by
     Newton's method; and its largest gap, m or rad, infinite where another branch was reached."""
     independent = np.array([model.coordinates.index(name) for name in independent_coordinates(model)], dtype=int)
-    dependent = np.array(model.dependent, dtype=int)
     predicted_step = motion_map(model, q) @ (target - q[independent])
-
-    def close(_: int, x: Array) -> Array:
-        return x.at[dependent].add(-closing(model, x, model.dependent, rigid_only=False))
-
-    closed = jax.lax.fori_loop(0, STEPS, close, (q + predicted_step).at[independent].set(target))
+    closed = loop_closure(model, (q + predicted_step).at[independent].set(target))
     deviates = jnp.max(jnp.abs(closed - q - predicted_step)) > MOST_BESIDE * jnp.max(jnp.abs(predicted_step)) + OPEN
     return closed, jnp.where(deviates, jnp.inf, jnp.max(jnp.abs(loop_gaps(model, closed))))
 

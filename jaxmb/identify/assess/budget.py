@@ -188,7 +188,14 @@ class DescribedTests:
     @functools.cached_property
     def _as_described(self) -> list[np.ndarray]:
         """Residual of each test without errors."""
-        return np.split(self.residual({}), np.cumsum([entry.test.rows for entry in self.entries])[:-1])
+        whole = self.residual({})
+        return [whole[own] for own in self.rows]
+
+    @property
+    def rows(self) -> list[slice]:
+        """Rows of each test."""
+        ends = np.cumsum([0, *(entry.test.rows for entry in self.entries)]).tolist()
+        return [slice(*own) for own in itertools.pairwise(ends)]
 
     def residual(self, errors: Mapping[str, float], left_out: Collection[int] = ()) -> Float[np.ndarray, "m"]:
         """Residual of all tests with some errors corrected, SI, or as described in those that are left out."""
@@ -262,6 +269,8 @@ def budget(
     if not known:
         return found
 
+    rows = tests.rows
+
     def change(z: np.ndarray, linear: Collection[int]) -> np.ndarray:
         """Residual of noise-free data with errors, these over their tolerances; to first order in some tests."""
         errors = {error.key: x * size for (error, size), x in zip(known, z, strict=True)}
@@ -270,10 +279,8 @@ def budget(
             changed[rows[k]] = -columns[rows[k]] @ z
         return changed
 
-    ends = np.cumsum([0, *(entry.test.rows for entry in tests.entries)]).tolist()
-    rows = [slice(*own) for own in itertools.pairwise(ends)]
-    slow = [k for k, entry in enumerate(tests.entries) if entry.test.description is None]
-    return _drawn(change, {k: rows[k] for k in slow}, refit, jacobian, found, std, seed)
+    slow = {k: rows[k] for k, entry in enumerate(tests.entries) if entry.test.description is None}
+    return _drawn(change, slow, refit, jacobian, found, std, seed)
 
 
 def error_columns(

@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from scipy.special import chdtri, fdtri
 
-from jaxmb.identify.assess.budget import finite, machine_errors_in_tests, wide_prior
+from jaxmb.identify.assess.budget import Budget, finite, machine_errors_in_tests, wide_prior
 from jaxmb.identify.assess.corrected import rotated
 from jaxmb.identify.assess.estimate import (
     Diagnosis,
@@ -567,41 +567,19 @@ def errors_of_linear_tests(estimate: Estimate) -> Explanations:
     doubtful = {*missed, *goodness.not_reproduced} & {problem.tests[k].name for k in own}
     if goodness.misfit_tolerated or not doubtful or problem.one_by_one or is_large(problem):
         return Explanations()
-    free, is_own = study.free, np.zeros(estimate.residual.size, bool)
+    rows, columns = np.zeros(estimate.residual.size, bool), np.zeros((estimate.residual.size, 0))
     for k in own:
-        is_own[problem.row_slices[k]] = True
-    columns = np.zeros((is_own.size, 0))
-    if goodness.budget is not None and len(goodness.budget.columns):
-        columns = goodness.budget.all_columns(slice(0, problem.data_rows))
-        columns = np.pad(columns, ((0, is_own.size - len(columns)), (0, 0)))
-    whiten = Whitening(noise_variances(estimate)[~is_own], columns[~is_own])
-
-    def others(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        residual, jacobian, _ = linearized(problem, u)
-        both = whiten(np.column_stack([np.asarray(jacobian), residual])[~is_own])
-        return both[:, -1], both[:, :-1]
-
-    wide = wide_prior(free)
-
-    def others_and_wide_prior(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        residual, jacobian = others(u)
-        return np.append(residual, wide @ (u - estimate.u)), np.concatenate([jacobian, wide])
-
-    u, _ = host_minimum(
-        functools.partial(rotated, others_and_wide_prior), estimate.u, np.asarray(free.lower), np.asarray(free.upper)
-    )
-    residual, jacobian = others(u)
-    degrees = np.count_nonzero(whiten.scale) - scaled_svd(jacobian, RANK_TOLERANCE).rank
-    if residual @ residual > chdtri(max(degrees, 1), FALSE_ALARM):
-        return Explanations()
-    width = np.asarray(free.width)
+        rows[problem.row_slices[k]] = True
+    if goodness.budget is not None:
+        columns = _tolerated_columns(goodness.budget, rows.size)
+    free, width = study.free, np.asarray(study.free.width)
     by_value = dataclasses.replace(
         free, logarithmic=(False,) * free.size, lower=jax.device_put(free.lower_value / width),
         upper=jax.device_put(free.upper_value / width),
     )  # fmt: skip
-    values = free.values(u)
-    rows = triangular_factor([np.concatenate([jacobian, wide]) * (width / free.slope(values))])
-    prior = Prior(*map(jax.device_put, (values / width, np.ones(free.size), rows)))
+    prior = _prior_by_values(estimate, ~rows, columns[~rows])
+    if prior is None:
+        return Explanations()
     part = dataclasses.replace(
         problem, free=by_value, tests=tuple(problem.tests[k] for k in own), views=(None,) * len(own), prior=prior
     )
@@ -610,12 +588,40 @@ def errors_of_linear_tests(estimate: Estimate) -> Explanations:
     unknown = unknowns(by_value, np.zeros(free.size, bool))
     found = _estimate_of_equations(alone, unknown, linear_equations(study.model, by_value, part.tests), estimate.seed)
     if goodness.budget is not None:
-        data = is_own[: problem.data_rows]
-        of_errors = goodness.budget._replace(
-            columns=goodness.budget.columns[data], curvature=goodness.budget.curvature[data], draws=None, excess=None
-        )
-        found = dataclasses.replace(found, goodness=dataclasses.replace(found.goodness, budget=of_errors))
+        data = rows[: problem.data_rows]
+        parts = {name: getattr(goodness.budget, name)[data] for name in ("columns", "curvature")}
+        of_own = goodness.budget._replace(**parts, draws=None, excess=None)
+        found = dataclasses.replace(found, goodness=dataclasses.replace(found.goodness, budget=of_own))
     return Explanations() if found.linear is None else linear_model_errors(found, found.linear)
+
+
+def _prior_by_values(
+    estimate: Estimate, rows: Bool[np.ndarray, "m"], columns: Float[np.ndarray, "k e"]
+) -> Prior | None:
+    """Prior of the free values over their widths, that of a fit of some rows of a search to first order; None where
+    noise and tolerances do not explain their residual.
+
+    Args:
+        estimate: of the search.
+        rows: mask of those that are fitted.
+        columns: change of their residual by one standard deviation of each error.
+    """
+    problem, free, wide = estimate.study.problem, estimate.study.free, wide_prior(estimate.study.free)
+    whiten = Whitening(noise_variances(estimate)[rows], columns)
+
+    def state(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        residual, jacobian, _ = linearized(problem, u)
+        both = whiten(np.column_stack([np.asarray(jacobian), residual])[rows])
+        return np.append(both[:, -1], wide @ (u - estimate.u)), np.concatenate([both[:, :-1], wide])
+
+    u, _ = host_minimum(functools.partial(rotated, state), estimate.u, np.asarray(free.lower), np.asarray(free.upper))
+    residual, jacobian = state(u)
+    degrees = np.count_nonzero(whiten.scale) - scaled_svd(jacobian[: -free.size], RANK_TOLERANCE).rank
+    if residual @ residual > chdtri(max(degrees, 1), FALSE_ALARM):
+        return None
+    values, width = free.values(u), np.asarray(free.width)
+    by_value = triangular_factor([jacobian * (width / free.slope(values))])
+    return Prior(*map(jax.device_put, (values / width, np.ones(free.size), by_value)))
 
 
 def _pairs(
@@ -676,13 +682,16 @@ def _search(estimate: Estimate, linear: LinearSystem) -> tuple[LinearHypothesisS
         lengths[rows] = np.where(bounded, 1.0, own)
         variances[rows] *= np.where(bounded, bound, own)
     budget = estimate.goodness.budget
-    effects = np.zeros((estimate.residual.size, 0))
-    if budget is not None and len(budget.columns):
-        below = (0, estimate.residual.size - len(budget.columns)), (0, 0)
-        effects = np.pad(np.concatenate([budget.columns, budget.curvature], axis=1), below)
+    effects = np.zeros((estimate.residual.size, 0)) if budget is None else _tolerated_columns(budget, variances.size)
     used = variances > 0.0
     degrees = float(np.sum(1.0 / lengths[used])) - scaled_svd(np.asarray(estimate.jacobian), RANK_TOLERANCE).rank
     return LinearHypothesisSearch(estimate, linear, model, known, Whitening(variances, effects)), max(degrees, 1.0)
+
+
+def _tolerated_columns(budget: Budget, count: int) -> Float[np.ndarray, "m c"]:
+    """Columns of the covariance of the residual by errors within their tolerances; zeros in rows of a prior."""
+    found = np.concatenate([budget.columns, budget.curvature], axis=1)
+    return np.pad(found, ((0, count - len(found)), (0, 0)))
 
 
 def _columns(search: LinearHypothesisSearch, sizes: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

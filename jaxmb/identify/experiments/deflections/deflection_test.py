@@ -497,8 +497,8 @@ class LoadErrors(Description["DeflectionTest"]):
         force, moment = jnp.split(test.wrench * (1.0 + errors[0]), 2, axis=1)
         there = jax.vmap(functools.partial(turned, jnp, errors[1:4]))(force)
         square = jnp.sum(force**2, axis=1, keepdims=True)
-        lever = jnp.cross(force, moment) / jnp.where(square > 0.0, square, 1.0) + axes @ errors[4:7]
-        moment = moment + jnp.cross(lever, there) - jnp.cross(lever - axes @ errors[4:7], force)
+        lever = jnp.cross(force, moment) / jnp.where(square > 0.0, square, 1.0)
+        moment = moment + jnp.cross(lever, there - force) + jnp.cross(axes @ errors[4:7], there)
         loads = jnp.concatenate([there, moment], axis=1)
         return test.scaled(test.predict(test.view_at(model, q, loads)))
 
