@@ -384,7 +384,7 @@ def _tangents_by_errors(estimate: Estimate, entry: Entry) -> tuple[Tangent, np.n
     def tangent(key: str, size: float) -> Tangent:
         model, possible = estimate.model, estimate.machine_errors.values()
         found = entry.test.view(with_machine_errors(model, estimate.study.free, possible, {key: size})).tangent
-        none = np.zeros_like(np.asarray(found.stiffness))  # loss factors that an error makes numbers, though 0
+        none = np.zeros_like(np.asarray(found.stiffness))  # as of a loss factor of 0 with an error
         return dataclasses.replace(found, structural=none) if found.structural is None else found
 
     columns = []

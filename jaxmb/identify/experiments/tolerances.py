@@ -39,10 +39,10 @@ class Tolerances(Part):
     """Rotation of a frame whose rotation or inclination pose tests measure, about each of its axes."""
     origin_mm: NonNegative = 0.2
     """Position of the axis of each coordinate relative to the one before, along two directions across it, of machined
-    links, and length of each beam; in open chains."""
+    links; position of each frame that closes a loop; in open chains length of each beam. Not in torque tests."""
     origin_deg: NonNegative = 0.02
-    """Direction of the axis of each coordinate relative to the one before, about two directions across it; in open
-    chains."""
+    """Direction of the axis of each coordinate relative to the one before, about two directions across it. Not in
+    torque tests."""
     tilt_deg: NonNegative = 0.2
     """Direction of gravity, about each of two axes across it."""
     foundation_um_per_kn: NonNegative = 0.0

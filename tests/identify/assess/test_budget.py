@@ -14,6 +14,7 @@ from jaxmb.identify.assess.budget import (
     DRAWS,
     Budget,
     DescribedTests,
+    _drawn,
     explained_tests,
     linear_refit,
     machine_errors_in_tests,
@@ -211,6 +212,32 @@ def test_gravity_is_tilted_across_its_direction():
         for key, expected in zip(tilted, ([0.0, down, -across], [across, down, 0.0]), strict=True):
             there = with_machine_errors(model, free, known, {key: size})
             np.testing.assert_allclose(there.gravity, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize(("curved", "linear_later"), [(1e-4, [1]), (1.0, [])])
+def test_slow_tests_are_drawn_to_first_order_where_their_effect_is_linear(curved, linear_later):
+    """The first test, which is not linear, is evaluated in all draws, the second one in the first four."""
+    rng, asked = np.random.default_rng(0), list[tuple[int, ...]]()
+    jacobian, columns, bend = rng.normal(size=(60, 2)), rng.normal(size=(60, 1)), rng.normal(size=(60, 1))
+    bend[30:] *= curved
+
+    def change(z, linear):
+        asked.append(tuple(linear))
+        beyond = bend @ z**2
+        for k in linear:
+            beyond[30 * k : 30 * k + 30] = 0.0
+        return beyond - columns @ z
+
+    effect = -np.linalg.lstsq(jacobian, columns)[0]
+    first = Budget((StatedError("e", size=1.0),), effect, effect @ effect.T, columns, np.zeros((60, 0)))
+    std = np.full(2, 0.1)
+    found, whole = (
+        _drawn(change, slow, linear_refit(jacobian), jacobian, first, std, 0) for slow in ({1: slice(30, 60)}, {})
+    )
+    assert asked[:4] == [()] * 4
+    assert asked[4:DRAWS] == [tuple(linear_later)] * (DRAWS - 4)
+    assert set(asked[DRAWS:]) == {()}
+    np.testing.assert_allclose(found.covariance, whole.covariance, rtol=1e-3)
 
 
 def test_a_linear_refit_is_a_projection():
