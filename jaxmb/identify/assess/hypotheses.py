@@ -19,7 +19,7 @@ from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, inverse_st
 from jaxmb.identify.estimation.least_squares import MOST_EVALUATIONS, SETTLED, host_minimum
 from jaxmb.identify.experiments.machine_errors import compliance_key, damping_key, rocking_pairs
 from jaxmb.identify.experiments.motion import PostureTest
-from jaxmb.identify.experiments.test import Test, residual_of_test
+from jaxmb.identify.experiments.test import LEAST_PERCENT, Test, residual_of_test
 from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.fit.problem import Prior, test_at
@@ -267,13 +267,15 @@ class HypothesisSearch:
         return start._replace(x=np.append(u, start.size), chi_square=float(residual @ residual) + self.elsewhere)
 
     def reproduces(self, end: FittedHypothesis) -> bool:
-        """Whether a refit reproduces its alternatives to tests: smaller lengths have smaller residuals in any case."""
+        """Whether a refit reproduces at least half of the data of its alternatives to tests: smaller lengths have
+        smaller residuals in any case, and a line at the end of a shifted table has no value."""
         if end.chi_square <= self.noise_limit:
             return True
         problem, values = self.corrected.problem, self.corrected.problem.free.values(end.x[: self.size])
         model = problem.free.apply(problem.model, values)
         tests = (test_at(test, problem.free, values) for test in end.hypothesis.alternatives.values())
-        return not any(test.score(test.view(model), None).poor for test in tests)
+        scores = (test.score(test.view(model), None) for test in tests)
+        return not any(score._replace(least_percent=LEAST_PERCENT).poor for score in scores)
 
 
 LIKELY, TRIED, TRIED_ALTERNATIVES = 18, 6, 3

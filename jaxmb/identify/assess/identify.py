@@ -33,7 +33,6 @@ from jaxmb.identify.assess.linear_estimate import (
 from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.assess.model_errors import (
     Explanations,
-    explain_all,
     is_of_tests,
     model_errors,
     model_errors_text,
@@ -324,7 +323,7 @@ def _doubts(estimate: Estimate, diagnosis: Diagnosis, metrics: Metrics, machine:
         likely = [diagnosis.hypothesis, *(gross if estimate.linear is not None and not is_of_tests(errors) else [])]
     else:
         likely = [*gross, *causes, *diagnosis.causes]
-    is_judged = not (goodness.not_reproduced or explain_all(errors))
+    is_judged = not (goodness.not_reproduced or any(not error.is_hidden for error in errors))
     known = [e.name for e in estimate.study.fitted if e.test.noise.is_known and not e.source.noise_estimated]
     stated = {name: goodness.untolerated_misfits[name] for name in known}
     doubts = (

@@ -417,7 +417,7 @@ def can_be_planned(test: "Test[Any]") -> bool:
 
 
 def coordinate_alternatives(
-    model: Model, q: Float[np.ndarray, "t n"]
+    model: Model, q: Float[np.ndarray, "t n"], beside: Sequence[Float[np.ndarray, "t n"]] = ()
 ) -> Iterator[tuple[str, Float[np.ndarray, "t n"]]]:
     """Texts of errors of the columns of coordinates, and the corrected values: units, signs, zeros of another
     convention, exchanged columns, a shift of all lines, and sums of two coordinates.
@@ -425,6 +425,7 @@ def coordinate_alternatives(
     Args:
         model: the machine.
         q: stated values, rad or m.
+        beside: those of the lines above and below; by default of these lines, the first and the last beside each other.
     """
     names, turns = model.coordinates, np.array(model.revolute[: q.shape[1]])
     varied = np.flatnonzero(np.ptp(q, axis=0) > 0.0).tolist()
@@ -445,8 +446,9 @@ def coordinate_alternatives(
     for i, k in itertools.combinations(varied, 2):
         if turns[i] == turns[k]:
             yield f"exchanged values of {names[i]} and {names[k]}", q[:, exchanged(turns.size, i, k)]
-    for where, by in (("down", -1), ("up", 1)) if varied else ():
-        yield f"joint values shifted {where} by one line", np.roll(q, by, axis=0)
+    above, below = beside or (np.roll(q, 1, axis=0), np.roll(q, -1, axis=0))
+    for where, shifted in (("down", below), ("up", above)) if varied else ():
+        yield f"joint values shifted {where} by one line", shifted
     for i, k in itertools.pairwise(varied):
         for what, sign in (("sum", -1.0), ("difference", 1.0)) if turns[i] == turns[k] else ():
             own = sign * q[:, [i]] * (np.arange(turns.size) == k)

@@ -157,8 +157,8 @@ def machine_errors(
     else:
         for axis, along in zip("XYZ", np.eye(3), strict=True):
             error = error_with_text(
-                f"gravity along {axis}", lambda of, x: f"a gravity of {x:.3g} m/s^2 along {of}, where none is stated,",
-                axis, size=1.0, least=-MOST_GRAVITY, most=MOST_GRAVITY, starts=(-9.81, 9.81),
+                f"gravity along {axis}", _gravity_text, axis, size=1.0, least=-MOST_GRAVITY, most=MOST_GRAVITY,
+                starts=(-9.81, 9.81),
             )  # fmt: skip
             yield error, none._replace(gravity=along)
     yield from _axis_errors(model, none, named)
@@ -521,6 +521,13 @@ def _stiffness_text(name: str, of: str, own: float, value: float) -> str:
 
 def _spring_text(name: str, of: str, value: float) -> str:
     return f"a stiffness of {value:.3g} {of} of {name}, which has none,"
+
+
+def _gravity_text(axis: str, value: float) -> str:
+    """Beside free stiffnesses its size is not known."""
+    is_known = abs(abs(value) / 9.81 - 1.0) < 0.2
+    what = f"a gravity of {value:.3g} m/s^2 along {axis}" if is_known else f"gravity along {'-' * (value < 0.0)}{axis}"
+    return f"{what}, where none is stated,"
 
 
 def _rotor_text(name: str, of: str, own: float, value: float) -> str:

@@ -34,6 +34,10 @@ View = TypeVar("View")
 """The quantities of a machine that a kind of test depends on: a pytree of arrays."""
 
 
+LEAST_PERCENT = 50.0
+"""Explained part of data on a linear scale below which a prediction does not reproduce them, %."""
+
+
 class Score(NamedTuple):
     """Prediction score of one test. Fields that do not apply to its kind are empty or None."""
 
@@ -45,6 +49,8 @@ class Score(NamedTuple):
     """Absolute errors of natural frequencies, Hz."""
     explained_percent: float | None = None
     """100 (1 - RMS of the residual / RMS of the data), for data on a linear scale."""
+    least_percent: float = LEAST_PERCENT
+    """Least `explained_percent` of a prediction that reproduces the measurement."""
     frequency_error: float | None = None
     """Root mean square relative error of the natural frequencies of a modal test."""
 
@@ -59,7 +65,7 @@ class Score(NamedTuple):
         error, explained, frequency = self.log_error, self.explained_percent, self.frequency_error
         return bool(
             (error is not None and error > 0.3)
-            or (explained is not None and explained < 50.0)
+            or (explained is not None and explained < self.least_percent)
             or (frequency is not None and frequency > 0.1)
         )
 

@@ -186,3 +186,12 @@ def test_springs_of_joints_without_stiffness_in_closed_chains():
 
 def test_factors_near_one_show_their_difference():
     assert [factor_number(x) for x in (1.0, 0.99981, 1.0523, 9.80665)] == ["1", "0.99981", "1.05", "9.81"]
+
+
+def test_gravity_that_is_not_stated_has_a_size_only_near_that_of_the_earth():
+    """Beside free stiffnesses another one has the same effect."""
+    model = dataclasses.replace(ARM, gravity=np.zeros(3))
+    free = free_parameters(model, [Bound(("stiffness.a",), 1e3, 1e6)])
+    along_z = next(error for error, _ in machine_errors(model, free, {}) if error.key == "gravity along Z")
+    assert along_z.described(-2.32) == "gravity along -Z, where none is stated,"
+    assert along_z.described(-9.7) == "a gravity of -9.7 m/s^2 along Z, where none is stated,"

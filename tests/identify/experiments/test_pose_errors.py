@@ -16,8 +16,11 @@ from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.saved import write_result
 from jaxmb.identify.assess.tests.poses import PoseMetrics
 from jaxmb.identify.experiments.tolerances import Tolerances
+from jaxmb.identify.parameters.model_parameters import set_parameters
 from jaxmb.identify.study.study import make_study
 from jaxmb.machine.file import write_machine
+from jaxmb.mechanics.kinematics import frame_pose
+from jaxmb.mechanics.postures import build_model
 from jaxmb.spatial import rotation_by
 from tests.identify.arm import estimate_at
 from tests.identify.experiments.test_poses import ARM, L1, L2, RANGES, SPATIAL, ZEROS, G
@@ -158,7 +161,7 @@ def test_intervals_grow_with_the_misfit_of_their_own_test(tmp_path):
     assert wrong.min() > 5e-4
 
 
-def table(folder, q, points, names=("tool", "b3"), stations=2, std=5e-5, change=None, free=ZEROS):
+def table(folder, q, points, names=("tool", "b3"), stations=2, std=5e-5, change=None, free=ZEROS, machine=SPATIAL):
     """A study of positions of two points from stations elsewhere, with noise, changed before they are written."""
     rng, rows = np.random.default_rng(8), len(q)
     station = np.arange(rows) % stations
@@ -175,7 +178,7 @@ def table(folder, q, points, names=("tool", "b3"), stations=2, std=5e-5, change=
         lines.writerow(["q1", "q2", "q3", *(f"{name}.{axis}" for name in names for axis in "xyz"), "station"])
         for row, there, k in zip(q, seen_there.reshape(rows, 6), station, strict=True):
             lines.writerow([*row, *there, f"S{k}"])
-    write_machine(SPATIAL, folder / "arm.toml")
+    write_machine(machine, folder / "arm.toml")
     test = {"kind": "pose", "file": "poses.csv", "name": "t", "std_mm": 1e3 * std}
     return make_study({"machine": "arm.toml", "test": [test], "free": free}, "s", folder)
 
@@ -308,6 +311,160 @@ def test_a_wrong_number_is_named_with_its_size(tmp_path, errors, pattern, size):
     found = [re.fullmatch(pattern, error.text) for error in result.metrics.model_errors]
     named = [float(match[1]) for match in found if match]
     assert named == [pytest.approx(size, rel=0.1)]
+
+
+MASSES, CENTER, WEIGHT = (0.0, 30.0, 15.0), [0.3, 0.02, 0.0], 9.81
+
+
+def heavy(gravity=(0.0, 0.0, -WEIGHT)):
+    """`SPATIAL` with masses."""
+    data = SPATIAL.model_dump()
+    for body, mass in zip(data["body"], MASSES, strict=True):
+        inertia = {"xx": 0.1, "yy": 0.1, "zz": 0.1} if mass else None
+        body |= {"mass": mass, "center_of_mass": CENTER if mass else [0.0, 0.0, 0.0], "inertia_products": inertia}
+    return type(SPATIAL).model_validate(data | {"gravity": list(gravity)})
+
+
+def under_weight(q, compliance):
+    """Joint values that drives at q have behind compliances, by differences of the potential energy."""
+
+    def energy(row):
+        heights = [seen(row[None], tool=CENTER)[0, 0, 2], _centre_of_boom(row)[2]]
+        return WEIGHT * float(np.dot(heights, MASSES[:0:-1]))
+
+    torque = np.array([[(energy(row + 1e-5 * e) - energy(row - 1e-5 * e)) / 2e-5 for e in np.eye(3)] for row in q])
+    return q - np.asarray(compliance) * torque
+
+
+def _centre_of_boom(row):
+    """Centre of mass of the second body of `SPATIAL`."""
+    first = Rotation.from_rotvec([0.0, 0.0, row[0]])
+    second = first * Rotation.from_rotvec([np.pi / 2, 0.0, 0.0]) * Rotation.from_rotvec([0.0, 0.0, row[1]])
+    return ORIGINS[0] + first.apply(ORIGINS[1]) + second.apply(CENTER)
+
+
+@pytest.mark.parametrize(
+    ("compliance", "named"), [((0, 1e-5, 0), {"q2": 1e5}), ((0, 5e-6, 2e-5), {"q2": 2e5, "q3": 5e4})]
+)
+def test_rigid_joints_that_yield_under_the_weight_are_named_with_their_stiffness(tmp_path, compliance, named):
+    """Not the gear ratios, which a sag resembles."""
+    q = drawn()
+    points = seen(under_weight(q, compliance), zero=ZERO)
+    result = identify(table(tmp_path, q, points, machine=heavy(), free={"zero.q3": ZEROS["zero.q[23]"]}))
+    error = result.metrics.model_errors[0]
+    found = re.findall(r"a stiffness of (\S+) N m/rad of (\S+), which is rigid,", error.text)
+    assert {joint: float(value) for value, joint in found} == {k: pytest.approx(v, rel=0.1) for k, v in named.items()}
+    assert "gear ratio" not in " ".join(result.doubts)
+
+
+def test_the_weight_turns_rigid_joints_by_their_compliance(tmp_path):
+    """Against differences of the potential energy; joints with a stiffness have a tolerance of it instead."""
+    compliance, machine = np.array([0.0, 5e-6, 2e-5]), heavy()
+    study = pose_study(tmp_path, drawn(), lambda turn: turn.as_rotvec(), machine)
+    (test,), model = study.tests, study.model
+    sagging = dataclasses.replace(test, q=jnp.asarray(under_weight(np.asarray(test.q), compliance)))
+    errors = test.description.none(model)._replace(compliance=compliance)
+    np.testing.assert_allclose(
+        test.description.residual(model, errors), sagging.residual(sagging.view(model)), atol=1e-4
+    )
+    of_rigid = [error.key for error, _ in test.description.errors(model) if error.key.startswith("compliance")]
+    assert of_rigid == ["compliance of q2", "compliance of q3"]  # the axis of the first joint is vertical
+    elastic = set_parameters(model, {"stiffness.q2": 1e5})
+    of_rigid = [error.key for error, _ in test.description.errors(elastic) if error.key.startswith("compliance")]
+    assert of_rigid == ["compliance of q3"]
+
+
+READ_AS_VECTORS = {
+    "rotation vectors in degrees": lambda turn: np.degrees(turn.as_rotvec()),
+    "vectors of the inverse rotations": lambda turn: turn.inv().as_rotvec(),
+    "angles about fixed axes x, y and z": lambda turn: turn.as_euler("xyz"),
+    "angles A, B and C about z, y and x of the moving axes": lambda turn: turn.as_euler("ZYX"),
+    "quaternions w, x, y, z read as x, y, z, w": lambda turn: Rotation.from_quat(
+        turn.as_quat()[:, [3, 0, 1, 2]]
+    ).as_rotvec(),
+    "quaternions x, y, z, w read as w, x, y, z": lambda turn: Rotation.from_quat(
+        turn.as_quat()[:, [1, 2, 3, 0]]
+    ).as_rotvec(),
+}
+
+
+def pose_study(folder, q, turns_of, machine=SPATIAL, role=lambda k: "fit"):
+    """A study of poses of the tool in the ground frame, whose rotations are written as some numbers."""
+    model = build_model(machine)
+    poses = np.array([np.asarray(frame_pose(model, jnp.asarray(row), "tool")) for row in q])
+    numbers = turns_of(Rotation.from_matrix(poses[:, :3, :3]))
+    heads = ["q1", "q2", "q3", *(f"tool.{axis}" for axis in ("x", "y", "z", "rx", "ry", "rz")), "role"]
+    lines = [
+        [*row, *pose[:3, 3], *turn, role(k)] for k, (row, pose, turn) in enumerate(zip(q, poses, numbers, strict=True))
+    ]
+    (folder / "poses.csv").write_text("\n".join(",".join(map(str, line)) for line in [heads, *lines]) + "\n")
+    write_machine(machine, folder / "arm.toml")
+    test = {"kind": "pose", "file": "poses.csv", "name": "t"}
+    return make_study({"machine": "arm.toml", "test": [test], "free": ZEROS}, "s", folder)
+
+
+def alternatives_of(study, words=""):
+    """Root mean square residual, in units of the noise, of each alternative to the test of a study with some words."""
+    (entry,) = study.fitted
+    found = (each for each in entry.source.alternatives(entry.test, study.model) if words in each[0])
+    return {text: float(np.sqrt(np.mean(np.square(test.residual(test.view(study.model)))))) for text, _, test in found}
+
+
+@pytest.mark.parametrize("text", READ_AS_VECTORS)
+def test_another_convention_of_rotations_is_an_alternative(tmp_path, text):
+    small = 0.002 if "degrees" in text else 1.0  # larger numbers are refused
+    rms = alternatives_of(pose_study(tmp_path, small * drawn(), READ_AS_VECTORS[text], machine=UPRIGHT))
+    assert rms[f"{text} instead of rotation vectors"] < 1e-3
+    assert sum(x < 1.0 for x in rms.values()) == 1
+
+
+UPRIGHT = type(SPATIAL).model_validate(
+    SPATIAL.model_dump()
+    | {
+        "body": [body | {"origin": {"xyz": body["origin"]["xyz"]}} for body in SPATIAL.model_dump()["body"]],
+        "frame": [
+            {"name": "tool", "body": "b3", "origin": {"xyz": [0.5, 0.05, 0.1], "rpy": [0.0, 0.02, 0.0]}},
+            {"name": "flange", "body": "b3", "origin": {"xyz": [0.4, 0.0, 0.0], "rpy": [0.3, 0.0, 0.0]}},
+            {"name": "plate", "body": "b3", "origin": {"xyz": [0.4, 0.0, 0.0], "rpy": [0.3, 0.0, 0.0]}},
+        ],
+    }
+)
+
+
+def test_frames_that_coincide_are_one_alternative(tmp_path):
+    """Rotations of the flange and positions of the tool."""
+    turn = Rotation.from_euler("xyz", [0.0, 0.02, 0.0]).inv() * Rotation.from_euler("xyz", [0.3, 0.0, 0.0])
+    rms = alternatives_of(pose_study(tmp_path, drawn(), lambda of_tool: (of_tool * turn).as_rotvec(), UPRIGHT))
+    assert {text for text in rms if "instead of tool" in text} == {
+        "frame b3 instead of tool", "frame flange or plate instead of tool", "rotations of b3 instead of tool",
+        "rotations of flange or plate instead of tool",
+    }  # fmt: skip
+    assert rms["rotations of flange or plate instead of tool"] < 1e-3
+    assert sum(x < 1.0 for x in rms.values()) == 1
+
+
+def test_lines_are_shifted_in_the_order_of_the_table(tmp_path):
+    """Between fitted lines some are held out."""
+    q, every = drawn(), lambda k: "check" if k % 3 == 1 else "fit"
+    rms = alternatives_of(pose_study(tmp_path, q, lambda turn: turn.as_rotvec(), role=every), "shifted")
+    text = tmp_path / "poses.csv"
+    heads, *lines = text.read_text().splitlines()
+    cells = [line.split(",") for line in lines]
+    moved = [[*above[:3], *own[3:]] for above, own in zip([cells[-1], *cells[:-1]], cells, strict=True)]
+    text.write_text("\n".join([heads, *map(",".join, moved)]) + "\n")
+    test = {"kind": "pose", "file": "poses.csv", "name": "t"}
+    study = make_study({"machine": "arm.toml", "test": [test], "free": ZEROS}, "s", tmp_path)
+    there = alternatives_of(study, "shifted")
+    assert there["joint values shifted down by one line"] < 1e-3 < rms["joint values shifted down by one line"]
+
+
+@pytest.mark.parametrize(("error_m", "poor"), [(0.02, False), (0.2, True)])
+def test_a_tenth_of_the_scatter_is_not_reproduced(tmp_path, error_m, poor):
+    """Positions that are wrong in half of the rows, of a tool that travels some metres."""
+    study = pose_study(tmp_path, drawn(), lambda turn: turn.as_rotvec())
+    (test,), wrong = study.tests, error_m * np.sign(np.arange(30) % 2 - 0.5)[:, None, None]
+    moved = dataclasses.replace(test, position=test.position + wrong * [1.0, 1.0, 1.0])
+    assert moved.score(moved.view(study.model), None).poor == poor
 
 
 @pytest.mark.parametrize(("stations", "station", "row"), [(1, 0, 12), (2, 1, 17)])

@@ -832,6 +832,11 @@ def test_a_prior_of_drawing_tolerances_separates_them(tmp_path):
         (["q1,tool.x", "0.1"], r"line 2 has 1 cells, expected 2"),
         (["q1;tool.x", "0.1;1"], r"line 1: cells are separated by semicolons, expected commas"),
         (["q1,tool.x", "57.3,1"], r"line 2: q1 is 57.3 rad, expected at most 12.57 rad, is it in deg\?"),
+        (
+            ["tool.rx,tool.ry,tool.rz", "9,163,7"],
+            r"line 2: tool.ry is 163 rad, expected at most 12.57 rad, is it in deg",
+        ),
+        (["q1,tool.x,tool.y,station", *(f"{k / 10},{k},{k**2},A" for k in range(9))], r"nothing is measured of tool.z"),
         (["q1,tool.x", "0.1,812.5", "0.2,301.5"], r"positions of point 'tool' are up to 511 m apart, .* in mm\?"),
         (["q1,tool.x"], r"found 1 lines, expected a heading and a line for each pose"),
         (["q1,tool.x", "0.1,"], r"poses.csv: line 2: nothing is measured"),

@@ -2,17 +2,17 @@
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from scipy.spatial.transform import Rotation
 
 from jaxmb.identify.experiments.components import Description, column_alternatives, coordinate_alternatives, exchanged
 from jaxmb.identify.experiments.poses.pose_rows import (
-    INCLINATION,
     KIND,
     LENGTH,
     POSITION,
@@ -20,15 +20,28 @@ from jaxmb.identify.experiments.poses.pose_rows import (
     UPWARD,
     device_pose,
     measured_arrays,
-    rotation_vector_of,
 )
 from jaxmb.identify.experiments.tolerances import StatedError, error_with_text, scale_error, zero_error
 from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
+from jaxmb.mechanics.kinematics import frame_offsets
 from jaxmb.mechanics.loops import independent_joints
 
 if TYPE_CHECKING:
     from jaxmb.identify.experiments.poses.pose_test import PoseTest
+
+
+CONVENTIONS: Mapping[str, Callable[[np.ndarray], Rotation]] = {
+    "rotation vectors in degrees": lambda x: Rotation.from_rotvec(np.radians(x)),
+    "vectors of the inverse rotations": lambda x: Rotation.from_rotvec(-x),
+    "angles about fixed axes x, y and z": lambda x: Rotation.from_euler("xyz", x),
+    "angles A, B and C about z, y and x of the moving axes": lambda x: Rotation.from_euler("ZYX", x),
+    "quaternions w, x, y, z read as x, y, z, w": lambda x: Rotation.from_quat(np.roll(_quaternion(x), -1, axis=-1)),
+    "quaternions x, y, z, w read as w, x, y, z": lambda x: Rotation.from_quat(np.roll(_quaternion(x), 1, axis=-1)),
+}
+"""What columns rx, ry, rz may contain."""
+LEAST_EFFORT, YIELDING = 1e-3, 1e-3
+"""Least effort by the weight, N m or N, for which a coordinate may yield, and its typical displacement, rad or m."""
 
 
 class PoseErrors(NamedTuple):
@@ -40,6 +53,8 @@ class PoseErrors(NamedTuple):
     """Relative change of the actual value over that of its reading."""
     backlash: Float[np.ndarray, "n"] | Array
     """Actual values are behind their readings, by half of it in the direction of approach, rad or m."""
+    compliance: Float[np.ndarray, "n"] | Array
+    """Of each coordinate under the weight of the machine, beside its own, rad/Nm or m/N."""
     log_length: Float[np.ndarray, ""] | Array
     """Logarithm of measured over true positions and distances."""
     offset: Float[np.ndarray, ""] | Array
@@ -53,11 +68,13 @@ class PoseDescription(Description["PoseTest"]):
     def none(self, model: Model) -> PoseErrors:
         """No errors."""
         each, one = np.zeros(self.test.q.shape[1]), np.zeros(())
-        return PoseErrors(each, each, each, one, one)
+        return PoseErrors(each, each, each, each, one, one)
 
     def errors(self, model: Model) -> Iterator[tuple[StatedError, PoseErrors]]:
-        """Zero, scale and backlash of each coordinate, common to all tests; scale and offset of the device."""
+        """Zero, scale and backlash of each coordinate, and compliance of rigid ones, common to all tests; scale and
+        offset of the device."""
         test, none, q = self.test, self.none(model), np.asarray(self.test.q)
+        effort = np.max(np.abs(np.asarray(test.weight_effort(model))), axis=0, initial=0.0)
         for k, name, revolute in independent_joints(model):
             one = np.eye(q.shape[1])[k]
             yield zero_error(name, revolute), none._replace(zero=one)
@@ -67,6 +84,12 @@ class PoseDescription(Description["PoseTest"]):
                 what = name, revolute, test.approach_is_stated
                 error = error_with_text(f"backlash of {name}", _backlash_text, *what, size=1e-3, least=-0.1, most=0.1)
                 yield error, none._replace(backlash=one)
+            if effort[k] > LEAST_EFFORT and not model.stiffness[k]:
+                what, size = (name, "N m/rad" if revolute else "N/m"), YIELDING / float(effort[k])
+                error = error_with_text(
+                    f"compliance of {name}", _yielding_text, *what, size=size, least=0.0, most=np.inf
+                )
+                yield error, none._replace(compliance=one)
         if test.measures(0) or test.measures(3):
             error = error_with_text(
                 f"scale of the device of {test.name}", _scale_text, display_name(test.name),
@@ -82,7 +105,7 @@ class PoseDescription(Description["PoseTest"]):
         """The residual with the description corrected. A scale of the device is one of the predicted lengths: a factor
         on the measured ones would fit their noise."""
         test, larger = self.test, jnp.exp(errors.log_length)
-        q = test.q * (1.0 + errors.scale) + errors.zero
+        q = test.q * (1.0 + errors.scale) + errors.zero - errors.compliance * test.weight_effort(model)
         if test.approach is not None:
             q = q - 0.5 * test.approach * errors.backlash
         actual = dataclasses.replace(
@@ -91,33 +114,53 @@ class PoseDescription(Description["PoseTest"]):
         is_length = jnp.asarray(np.isin(KIND, [0, 3]))[test.component % KIND.size]
         return jnp.where(is_length, larger, 1.0) * actual.residual(actual.view(model))
 
-    def alternatives(self, model: Model) -> Iterator[tuple[str, str, "PoseTest"]]:
-        """Units, reversed and exchanged coordinates and columns, exchanged points, and other frames of the body."""
-        q, measured = np.asarray(self.test.q), self.measured()
-        for text, there in coordinate_alternatives(model, q):
+    def described_otherwise(
+        self, model: Model, measured: Float[np.ndarray, "t p 10"], beside: Sequence[Float[np.ndarray, "t n"]]
+    ) -> Iterator[tuple[str, str, "PoseTest"]]:
+        """Alternatives to the test: units, reversed and exchanged coordinates and columns, other conventions of
+        rotations, exchanged points, and other frames of the body.
+
+        Args:
+            model: the machine.
+            measured: as in `PoseRows`.
+            beside: joint values of the lines above and below each row.
+        """
+        q = np.asarray(self.test.q)
+        for text, there in coordinate_alternatives(model, q, beside):
             yield text, text, self._with(model, there, measured)
         columns = list(self._columns(measured))
         for text, seen in (*columns, *self._at_stations(measured, columns), *self._points(measured)):
             if np.array_equal(np.isfinite(seen), np.isfinite(measured)):
                 yield text, text, self._with(model, q, seen)
-        points = self.test.points
-        for p, point in enumerate(points):
-            node = model.frame_node[model.frames.index(point)]
-            for frame, other in zip(model.frames, model.frame_node, strict=True):
-                if other == node and frame not in points:
-                    text = f"frame {frame} instead of {point}"
-                    named = dataclasses.replace(self.test, points=(*points[:p], frame, *points[p + 1 :]))
-                    yield text, text, PoseDescription(named)._with(model, q, measured)
+        yield from self._frames(model, q, measured)
 
-    def measured(self) -> Float[np.ndarray, "t p 10"]:
-        """Measured values, NaN where there are none; see `PoseRows`."""
-        test = self.test
-        seen = np.zeros((len(test.q), len(test.points), KIND.size), dtype=bool)
-        seen.ravel()[np.asarray(test.component)] = True
-        seen = np.insert(seen, INCLINATION.stop, seen[..., INCLINATION.start], axis=-1)
-        turns = rotation_vector_of(np.asarray(test.rotation))
-        parts = (test.position, turns, np.asarray(test.vertical)[..., 2, :], np.asarray(test.distance)[..., None])
-        return np.where(seen, np.concatenate([np.asarray(part) for part in parts], axis=-1), np.nan)
+    def _frames(
+        self, model: Model, q: np.ndarray, measured: Float[np.ndarray, "t p 10"]
+    ) -> Iterator[tuple[str, str, "PoseTest"]]:
+        """Texts of other frames of the body of a point, of which those that coincide are one, and the tests with them;
+        of rotations alone the measured ones are corrected."""
+        test, offsets = self.test, np.asarray(frame_offsets(model))
+        for p, (point, kinds) in enumerate(zip(test.points, test.kinds, strict=True)):
+            own, others = model.frames.index(point), dict[tuple[bool, bytes], list[int]]()
+            for k, node in enumerate(model.frame_node):
+                for alone, form in ((False, offsets if kinds[1] or kinds[2] else offsets[:, :3, 3]),
+                                    *(((True, offsets[:, :3, :3]),) if kinds[1] else ())):  # fmt: skip
+                    if node == model.frame_node[own] and not np.array_equal(form[k], form[own]):
+                        others.setdefault((alone, form[k].tobytes()), []).append(k)
+            for (alone, _), alike in others.items():
+                names = [model.frames[k] for k in alike]
+                text = f"{'rotations of' if alone else 'frame'} {' or '.join(names)} instead of {point}"
+                if alone:
+                    changed = measured.copy()
+                    between = offsets[alike[0], :3, :3].T @ offsets[own, :3, :3]
+                    changed[:, p, ROTATION] = _read(
+                        lambda x, turn=between: Rotation.from_rotvec(x) * Rotation.from_matrix(turn),
+                        measured[:, p, ROTATION],
+                    )
+                    yield text, text, self._with(model, q, changed)
+                elif names[0] not in test.points:
+                    named = dataclasses.replace(test, points=(*test.points[:p], names[0], *test.points[p + 1 :]))
+                    yield text, text, PoseDescription(named)._with(model, q, measured)
 
     def _with(self, model: Model, q: np.ndarray, measured: Float[np.ndarray, "t p 10"]) -> "PoseTest":
         """The test with other joint values and measured values; its stations start where these fit the machine."""
@@ -160,7 +203,8 @@ class PoseDescription(Description["PoseTest"]):
                 yield f"lengths in {unit} instead of m", np.where(lengths, size * measured, measured)
             yield "lengths 1000 times too small", np.where(lengths, 1e3 * measured, measured)
         if test.measures(1):
-            yield "rotation vectors in degrees", with_part(ROTATION, np.radians(measured[..., ROTATION]))
+            for text, read in CONVENTIONS.items():
+                yield f"{text} instead of rotation vectors", with_part(ROTATION, _read(read, measured[..., ROTATION]))
 
     def _at_stations(
         self, measured: np.ndarray, columns: Sequence[tuple[str, np.ndarray]]
@@ -183,12 +227,30 @@ class PoseDescription(Description["PoseTest"]):
                 yield f"exchanged points {self.test.points[i]} and {self.test.points[k]}{where}", changed
 
 
+def _quaternion(vector: Float[np.ndarray, "k 3"]) -> Float[np.ndarray, "k 4"]:
+    return Rotation.from_rotvec(vector).as_quat()
+
+
+def _read(
+    convention: Callable[[Float[np.ndarray, "k 3"]], Rotation], numbers: Float[np.ndarray, "*t 3"]
+) -> Float[np.ndarray, "*t 3"]:
+    """Rotation vectors of numbers in some convention; NaN where there are none."""
+    seen, found = np.isfinite(numbers).all(axis=-1), np.full(numbers.shape, np.nan)
+    found[seen] = convention(numbers[seen]).as_rotvec()
+    return found
+
+
 def _backlash_text(coordinate: str, revolute: bool, is_stated: bool, value: float) -> str:
     reversed_text = " with the directions of approach reversed" if value < 0.0 else ""
     from_text = "" if is_stated else " approached from the row before"
     return (
         f"a backlash of {1e3 * abs(value):.3g} {'mrad' if revolute else 'mm'} of {coordinate}{from_text}{reversed_text}"
     )
+
+
+def _yielding_text(coordinate: str, of: str, value: float) -> str:
+    size = f"a stiffness of {1.0 / value:.3g} {of}" if value > 0.0 else "stiffness"
+    return f"{size} of {coordinate}, which is rigid,"
 
 
 def _scale_text(where: str, value: float) -> str:

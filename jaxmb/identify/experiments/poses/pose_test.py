@@ -37,12 +37,16 @@ from jaxmb.io.validation import check_known
 from jaxmb.machine.build import Model
 from jaxmb.machine.families import DISTANCE_OFFSET, STATION
 from jaxmb.measurement.noise import correlation_length
+from jaxmb.mechanics.dynamics import gravity_effort
 from jaxmb.mechanics.kinematics import ELASTIC_AXES, frame_pose, whole
 from jaxmb.response.static import frame_poses_under_weight
 from jaxmb.spatial import rotation_by, rotation_vector, skew, transform
 
 REACH_M, REACH_RAD = 0.25, 0.25
 """Bounds of a station's pose on either side of its initial value."""
+LEAST_EXPLAINED = 90.0
+"""Least explained part of the scatter of the measured positions, %: the geometry of a machine is known to a per cent of
+its size, while a wrong frame, unit or sign costs more."""
 LEAST_STATIONS = 3
 """Fewest stations whose errors are compared with each other."""
 
@@ -51,10 +55,15 @@ def row_poses(
     model: Model, q: Float[Array, "n"], device: Float[Array, "6"] | None, points: tuple[str, ...], elastic: bool
 ) -> Float[Array, "p 4 4"]:
     """Poses of points in the ground frame, gravity along the z axis of a levelled device."""
-    if device is not None:
-        size = jnp.linalg.norm(model.gravity)
-        model = dataclasses.replace(model, gravity=-size * rotation_by(device[3:])[:, 2])
-    return frame_poses_under_weight(model, q, points, elastic)
+    return frame_poses_under_weight(_levelled(model, device), q, points, elastic)
+
+
+def _levelled(model: Model, device: Float[Array, "6"] | None) -> Model:
+    """The machine with gravity along the z axis of a levelled device."""
+    if device is None:
+        return model
+    size = jnp.linalg.norm(model.gravity)
+    return dataclasses.replace(model, gravity=-size * rotation_by(device[3:])[:, 2])
 
 
 @eqx.filter_custom_jvp
@@ -278,6 +287,11 @@ class PoseTest(Test[PoseView]):
             return PoseView(poses, jnp.tile(-model.gravity / jnp.linalg.norm(model.gravity), (len(self.q), 1)))
         return PoseView(poses, jax.vmap(rotation_by)(device[:, 3:])[:, :, 2])
 
+    def weight_effort(self, model: Model) -> Float[Array, "t n"]:
+        """Effort that balances the weight of the machine in each row, Nm or N by coordinate."""
+        device = self.pose[self.station] if self.levelled else None
+        return jax.vmap(lambda q, device: gravity_effort(_levelled(model, device), q))(self.q, device)
+
     def measures(self, kind: int) -> bool:
         """Whether positions (0), rotations (1), inclinations (2) or distances (3) of any point are measured."""
         return any(each[kind] for each in self.kinds)
@@ -382,7 +396,8 @@ class PoseTest(Test[PoseView]):
         _, group = np.unique(np.asarray(self.station)[row] * size + column, return_inverse=True)
         mean = np.bincount(group, measured) / np.bincount(group)
         total, part = float(np.sum((measured - mean[group]) ** 2)), float(np.sum(error**2))
-        return Score(explained_percent=100.0 * (1.0 - math.sqrt(part / total)) if total else None)
+        explained = 100.0 * (1.0 - math.sqrt(part / total)) if total else None
+        return Score(explained_percent=explained, least_percent=LEAST_EXPLAINED)
 
     noise = Attached(PoseNoise)
     """Noise of the rows."""
@@ -401,12 +416,23 @@ LEVELS = ("mm of a position", "mrad of a rotation", "mrad of an inclination", "m
 class PoseSource(Source):
     """Description of the rows of a pose test."""
 
-    row: tuple[str, ...] = ()
-    """Name of each row: its line in the file, or its number."""
+    rows: PoseRows = dataclasses.field(kw_only=True)
+    """As measured."""
+    beside: tuple[Float[np.ndarray, "t n"], ...] = dataclasses.field(kw_only=True)
+    """Joint values of the lines above and below each row in the table."""
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        """Name of each row: its line in the file, or its number."""
+        return self.rows.row
 
     def frames(self, test: PoseTest) -> dict[str, bool]:
         """Measured points, and whether their rotation or inclination is measured."""
         return {name: bool(kind[1] or kind[2]) for name, kind in zip(test.points, test.kinds, strict=True)}
+
+    def alternatives(self, test: PoseTest, model: Model) -> Iterator[tuple[str, str, PoseTest]]:
+        """Errors of columns; see `PoseDescription`."""
+        return PoseDescription(test).described_otherwise(model, self.rows.measured, self.beside)
 
     def readings(self, test: PoseTest) -> Iterator[tuple[str, tuple[Any, ...]]]:
         """Poses."""

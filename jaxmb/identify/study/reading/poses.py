@@ -148,18 +148,18 @@ def read_pose_test(part: PoseTestPart, label: str, context: ReadingContext) -> l
             f"levelled is true, but distances alone are measured from station '{rows.by_distance[0]}', which have no"
             " vertical: expected false"
         )
-    fitted = rows.chosen(~rows.held_out)
     pose = _station_poses(model, label, rows, stations, std, elastic)
     if np.isfinite(rows.measured[..., UPWARD]).any():
         _check_upward(model, pose_test(label, rows, stations, pose, std, elastic=False, levelled=part.levelled), rows)
 
-    def entry(some: PoseRows, role: Role, remarks: tuple[str, ...]) -> Entry:
+    def entry(chosen: np.ndarray, role: Role, remarks: tuple[str, ...]) -> Entry:
+        some, beside = rows.chosen(chosen), tuple(np.roll(rows.q, by, axis=0)[chosen] for by in (1, -1))
         test = pose_test(label, some, stations, pose, std, elastic, part.levelled, known)
         test = with_scatter(test, model, part.scatter)
-        return Entry(part.kind, test, PoseSource(row=some.row), truth, role=role, remarks=remarks)
+        return Entry(part.kind, test, PoseSource(rows=some, beside=beside), truth, role=role, remarks=remarks)
 
-    found = [entry(fitted, "fit", changed)] if fitted.row else []
-    return found + ([entry(rows.chosen(held_out), "check", () if found else changed)] if held_out.any() else [])
+    found = [entry(~held_out, "fit", changed)] if not held_out.all() else []
+    return found + ([entry(held_out, "check", () if found else changed)] if held_out.any() else [])
 
 
 def _is_elastic(model: Model) -> bool:
@@ -243,10 +243,17 @@ def _station_poses(
         if device is None:
             kinds = np.any(measured_kinds(fitted.measured), axis=0)
             alone = kinds[2] and not kinds[[0, 1, 3]].any()
+            columns = [
+                f"{point}.{axis}"
+                for p, point in enumerate(fitted.points)
+                for k, axis in enumerate(COLUMNS[:3])
+                if np.isfinite(fitted.measured[:, p, :3]).any() and np.isnan(fitted.measured[:, p, k]).all()
+            ]
             raise ValueError(
                 f"station '{station}' has {int(own.sum())} fitted rows, which do not determine its pose: expected"
                 f" {LEAST_ROWS} positions that are not in line, or a position and rotations"
                 + (", or no column 'station' beside inclinations alone" if alone else "")
+                + (f"; nothing is measured of {', '.join(columns)}" if columns else "")
             )
         found[k] = device
     return found
@@ -327,6 +334,8 @@ def _rows(
                 if measured[i, p, LENGTH] <= 0.0:
                     raise ValueError(f"{point}.{DISTANCE} is {measured[i, p, LENGTH]:g} m, expected one above 0")
                 check_travel(f"{point}.{DISTANCE}", measured[i, p, LENGTH])
+                for axis, angle in zip(COLUMNS[ROTATION], measured[i, p, ROTATION].tolist(), strict=True):
+                    check_angle(f"{point}.{axis}", angle)
                 for k in (3, 6):
                     if 0 < np.isfinite(measured[i, p, k : k + 3]).sum() < 3:
                         raise ValueError(
