@@ -5,8 +5,8 @@
 Each study has one kind of error, drawn anew from its stated tolerance (or all kinds, from the default tolerances),
 beside its noise. Data are made by the public functions of jaxmb on a machine that has the error, and written to files;
 the study that reads them describes the nominal machine. Cases: FRFs and modes of the 3R manipulator of Huynh et al.
-2020, section 4.1; FRFs of two flexible links; deflections of the KUKA KR240; torques of a plane arm; poses of an arm
-under its weight. With --scale
+2020, section 4.1, also with its deflections in one study; FRFs of two flexible links; FRFs and deflections of a
+five-bar linkage; deflections of the KUKA KR240; torques of a plane arm; poses of an arm under its weight. With --scale
 errors are so many times larger than their tolerance: then each study has a doubt or intervals that hold the values.
 With --growing each draw of errors is scaled from a quarter to seven tolerances by steps of 1.4, the noise the same: the
 largest factor between the standard deviations of neighbouring studies, where a hypothesis is accepted or rejected or
@@ -14,6 +14,7 @@ the effect of errors stops to count as linear, and from which size on the data c
 """
 
 import argparse
+import contextlib
 import json
 import tempfile
 import time
@@ -49,21 +50,29 @@ class Errors:
     def __init__(self, kind: str, rng: np.random.Generator, scale: float) -> None:
         """All kinds for the kind "all"."""
         self.kind, self.rng, self.scale = kind, rng, scale
+        self.machine: jaxmb.Machine | None = None
+        self._zeros: np.ndarray | None = None
 
     def of(self, kind: str, *shape: int) -> np.ndarray:
         """Errors of a kind in the unit of its tolerance; 0 for other kinds."""
         size = self.scale * DEFAULTS[kind] if self.kind in (kind, "all") else 0.0
         return size * self.rng.normal(size=shape)
 
+    def zeros(self, count: int) -> np.ndarray:
+        """Errors of the zeros of joints, rad, the same in all tests."""
+        if self._zeros is None:
+            self._zeros = DEGREE * self.of("joint_zero_deg", count)
+        return self._zeros
+
 
 def true_machine(nominal: jaxmb.Machine, errors: Errors) -> jaxmb.Machine:
     """The machine with errors of masses, centres of mass, inertias, named frames, the direction of gravity and axes
-    along coordinate axes of their bodies; drawn again where an inertia is physically inconsistent."""
-    while True:
-        try:
-            return _drawn_machine(nominal, errors)
-        except ValueError:
-            continue
+    along coordinate axes of their bodies, the same in all tests; drawn again where an inertia is physically
+    inconsistent."""
+    while errors.machine is None:
+        with contextlib.suppress(ValueError):
+            errors.machine = _drawn_machine(nominal, errors)
+    return errors.machine
 
 
 def _drawn_machine(nominal: jaxmb.Machine, errors: Errors) -> jaxmb.Machine:
@@ -81,17 +90,19 @@ def _drawn_machine(nominal: jaxmb.Machine, errors: Errors) -> jaxmb.Machine:
         beam["density"] *= 1.0 + 0.01 * float(errors.of("mass_percent"))
         beam["young_modulus"] *= 1.0 + 0.01 * float(errors.of("modulus_percent"))
         beam["shear_modulus"] *= 1.0 + 0.01 * float(errors.of("modulus_percent"))
+    pins = {loop[end] for loop in data["loop"] for end in ("frame_a", "frame_b")}
     for frame in data["frame"]:
-        pose = frame["origin"]
+        pose, kind = frame["origin"], "origin_mm" if frame["name"] in pins else "frame_mm"
         turn = Rotation.from_euler("xyz", pose.get("rpy") or [0.0, 0.0, 0.0])
-        pose["xyz"] = (np.array(pose["xyz"]) + turn.apply(1e-3 * errors.of("frame_mm", 3))).tolist()
+        free = np.array([1.0, 1.0, frame["name"] not in pins])  # linkages remain plane
+        pose["xyz"] = (np.array(pose["xyz"]) + turn.apply(1e-3 * free * errors.of(kind, 3))).tolist()
     for body in data["body"]:
-        if not body["joint"] or body["parent"] == "ground":
+        if not body["joint"] or (body["parent"] == "ground" and not pins):
             continue
         own = Rotation.from_euler("xyz", body["origin"].get("rpy") or [0.0, 0.0, 0.0])
         across = 1.0 - np.abs(body["joint"][0]["axis"])
         place = own.apply(1e-3 * across * errors.of("origin_mm", 3))
-        turn = own * Rotation.from_rotvec(DEGREE * across * errors.of("origin_deg", 3))
+        turn = own * Rotation.from_rotvec(DEGREE * across * errors.of("origin_deg", 3) * (not pins))
         origin = {"xyz": (np.array(body["origin"]["xyz"]) + place).tolist(), "rpy": turn.as_euler("xyz").tolist()}
         body["origin"] = origin
     turn = np.append(DEGREE * errors.of("tilt_deg", 2), 0.0)
@@ -104,14 +115,16 @@ def nominal_inertia(machine: jaxmb.Machine, name: str) -> np.ndarray:
     return next(part for part in (*machine.body, *machine.payload) if part.name == name).central_inertia
 
 
-def with_sensor_frames(machine: jaxmb.Machine, frame: str, errors: Errors) -> tuple[jaxmb.Machine, list, list]:
+def with_sensor_frames(
+    machine: jaxmb.Machine, frame: str, errors: Errors, axes: str
+) -> tuple[jaxmb.Machine, list, list]:
     """The machine with a frame of its own, turned and displaced, for each sensor and hammer direction at a frame."""
     data = machine.model_dump()
     (base,) = (f for f in data["frame"] if f["name"] == frame)
     turn = Rotation.from_euler("xyz", base["origin"].get("rpy") or [0.0, 0.0, 0.0])
     ends: list[list[tuple[str, str]]] = [[], []]
     for which, end in enumerate(ends):
-        for axis in "xyz":
+        for axis in axes:
             own = Rotation.from_rotvec(DEGREE * errors.of("sensor_direction_deg", 3))
             place = np.array(base["origin"]["xyz"]) + turn.apply(1e-3 * errors.of("sensor_position_mm", 3))
             pose = {"xyz": place.tolist(), "rpy": (turn * own).as_euler("xyz").tolist()}
@@ -130,41 +143,52 @@ class Case(NamedTuple):
 
 def tilted_posture(model: Any, posture: dict[str, float], errors: Errors, of_test: bool = True) -> np.ndarray:
     """True coordinates at a stated posture: errors of zeros, and of the posture itself."""
-    q = np.array(jaxmb.posture(model, posture))
-    q = q + DEGREE * errors.of("joint_zero_deg", q.size)
-    return q + DEGREE * errors.of("posture_deg", q.size) if of_test else q
+    nominal = np.array(jaxmb.posture(model, posture))
+    turn = errors.zeros(nominal.size)
+    if of_test:
+        turn = turn + DEGREE * errors.of("posture_deg", nominal.size)
+    if not model.loops:
+        return nominal + turn
+    names = jaxmb.coordinates(model)
+    there = {name: float((nominal + turn)[names.index(name)]) for name in jaxmb.independent_coordinates(model)}
+    return np.array(jaxmb.close_loops(model, there, near=nominal))
 
 
-def frfs(name: str, posture: dict[str, float], lines: np.ndarray, free: dict[str, Any], noise: float) -> Callable:
-    """FRFs at the tool of a built-in machine, three sensors and three hammer directions."""
-    nominal = jaxmb.load_machine(name)
+def frfs(
+    nominal: jaxmb.Machine, posture: dict[str, float], lines: np.ndarray, free: dict[str, Any], noise: float,
+    axes: str = "xyz",
+) -> Callable:  # fmt: skip
+    """FRFs at the tool of a machine, between a sensor and a hammer along each of some axes."""
     truth_of = jaxmb.parameters(jaxmb.build_model(nominal))
 
     def study(folder: Path, errors: Errors, rng: np.random.Generator) -> Described:
-        machine, outputs, inputs = with_sensor_frames(true_machine(nominal, errors), "tool", errors)
+        machine, outputs, inputs = with_sensor_frames(true_machine(nominal, errors), "tool", errors, axes)
         model = jaxmb.build_model(machine)
         q = tilted_posture(model, posture, errors)
         f = lines * (1.0 + 1e-6 * float(errors.of("time_base_ppm")))
         h = np.asarray(jaxmb.frf(model, jnp.asarray(q), jnp.asarray(f), outputs=outputs, inputs=inputs))
-        h = h * (1.0 + 0.01 * errors.of("gain_percent", 3))[:, None] / (1.0 + 0.01 * errors.of("gain_percent", 3))
+        gain, of_force = (1.0 + 0.01 * errors.of("gain_percent", len(axes)) for _ in range(2))
+        h = h * gain[:, None] / of_force
         h = h * np.exp(-2j * np.pi * lines * 1e-6 * float(errors.of("delay_us")))[:, None, None]
         h = h * np.exp(noise * (rng.normal(size=h.shape) + 1j * rng.normal(size=h.shape)))
-        axes = ("tool x", "tool y", "tool z")
-        jaxmb.write_frf(folder / "h.npz", jaxmb.FrfSet(lines, h, "accelerance", axes, axes))
-        test = {"kind": "frf", "file": "h.npz", "posture": posture, "frame": "tool", "noise_log_std": noise}
-        return {"machine": name, "test": [test], "free": free}, truth_of, model
+        names = [f"tool {axis}" for axis in axes]
+        jaxmb.write_frf(folder / "h.npz", jaxmb.FrfSet(lines, h, "accelerance", names, names))
+        jaxmb.write_machine(nominal, folder / "machine.toml")
+        ends = {end: [["tool", axes]] for end in ("outputs", "inputs")}
+        test = {"kind": "frf", "file": "h.npz", "posture": posture, "noise_log_std": noise} | ends
+        return {"machine": "machine.toml", "test": [test], "free": free}, truth_of, model
 
     return study
 
 
-def modes(name: str, posture: dict[str, float], free: dict[str, Any]) -> Callable:
-    """Natural frequencies and damping ratios of a built-in machine at two postures."""
-    nominal = jaxmb.load_machine(name)
+def modes(nominal: jaxmb.Machine, posture: dict[str, float], free: dict[str, Any]) -> Callable:
+    """Natural frequencies and damping ratios of a machine at two postures."""
     truth_of = jaxmb.parameters(jaxmb.build_model(nominal))
 
     def study(folder: Path, errors: Errors, rng: np.random.Generator) -> Described:
         model = jaxmb.build_model(true_machine(nominal, errors))
-        zero = DEGREE * errors.of("joint_zero_deg", len(jaxmb.coordinates(model)))
+        jaxmb.write_machine(nominal, folder / "machine.toml")
+        zero = errors.zeros(len(jaxmb.coordinates(model)))
         factor, tests = 1.0 + 1e-6 * float(errors.of("time_base_ppm")), []
         for number, there in enumerate((posture, {k: -0.5 * v for k, v in posture.items()})):
             q = np.array(jaxmb.posture(model, there)) + zero + DEGREE * errors.of("posture_deg", zero.size)
@@ -175,37 +199,51 @@ def modes(name: str, posture: dict[str, float], free: dict[str, Any]) -> Callabl
                 "kind": "modes", "name": f"m{number}", "posture": there, "frequency_hz": hz.tolist(),
                 "damping_percent": percent.tolist(), "frequency_std_hz": [0.02], "damping_std_percent": [0.05],
             })  # fmt: skip
-        return {"machine": name, "test": tests, "free": free}, truth_of, model
+        return {"machine": "machine.toml", "test": tests, "free": free}, truth_of, model
 
     return study
 
 
-def deflections(name: str, free: dict[str, Any]) -> Callable:
-    """Translations of the tool of a built-in machine under loads in twelve postures, by a tracker."""
-    nominal = jaxmb.load_machine(name)
-    truth_of = jaxmb.parameters(jaxmb.build_model(nominal))
-    coordinates = jaxmb.coordinates(jaxmb.build_model(nominal))
+def deflections(nominal: jaxmb.Machine, free: dict[str, Any], spread: float = 1.0, force: float = 800.0) -> Callable:
+    """Translations of the tool of a machine under loads in twelve postures about the reference, by a tracker."""
+    known = jaxmb.build_model(nominal)
+    truth_of, coordinates = jaxmb.parameters(known), jaxmb.independent_coordinates(known)
     fixed = np.random.default_rng(7)
-    postures = fixed.uniform(-1.0, 1.0, size=(12, len(coordinates)))
-    loads = fixed.normal(size=(12, 3)) * 800.0
+    of_all = np.array([jaxmb.reference_posture(known)[jaxmb.coordinates(known).index(own)] for own in coordinates])
+    postures = of_all + fixed.uniform(-spread, spread, size=(12, len(coordinates)))
+    loads = fixed.normal(size=(12, 3)) * force
+
+    def posed(model: Any, row: np.ndarray) -> Any:
+        return jaxmb.close_loops(model, dict(zip(coordinates, row.tolist(), strict=True)))
 
     def study(folder: Path, errors: Errors, rng: np.random.Generator) -> Described:
         model = jaxmb.build_model(true_machine(nominal, errors))
-        zero = DEGREE * errors.of("joint_zero_deg", len(coordinates))
+        zero = errors.zeros(len(coordinates))
+        jaxmb.write_machine(nominal, folder / "machine.toml")
         turn = Rotation.from_rotvec(DEGREE * errors.of("load_direction_deg", 3))
         factor, lever = 1.0 + 0.01 * float(errors.of("load_percent")), 1e-3 * errors.of("load_lever_mm", 3)
         rows = []
-        for q, force in zip(postures, loads, strict=True):
-            there = factor * turn.apply(force)
-            axes = np.asarray(jaxmb.frame_pose(model, jnp.asarray(q + zero), "tool"))[:3, :3]
+        for row, load in zip(postures, loads, strict=True):
+            there, q = factor * turn.apply(load), jnp.asarray(posed(model, row + zero))
+            axes = np.asarray(jaxmb.frame_pose(model, q, "tool"))[:3, :3]
             wrench = np.concatenate([there, np.cross(axes @ lever, there)])
-            moved = np.asarray(jaxmb.deflection(model, jnp.asarray(q + zero), "tool", jnp.asarray(wrench)))[..., :3]
-            rows.append([*q, *force, *(moved.ravel() + 2e-5 * rng.normal(size=3))])
+            moved = np.asarray(jaxmb.deflection(model, q, "tool", jnp.asarray(wrench)))[..., :3]
+            rows.append([*row, *load, *(moved.ravel() + 2e-5 * rng.normal(size=3))])
         names = ["test", *(f"{name} rad" for name in coordinates), "fx N", "fy N", "fz N", "dx m", "dy m", "dz m"]
         text = "\n".join(",".join([f"t{k}", *(f"{x:.17g}" for x in row)]) for k, row in enumerate(rows))
         (folder / "d.csv").write_text(",".join(names) + "\n" + text + "\n")
         test = {"kind": "deflection", "file": "d.csv", "frame": "tool", "std_mm": 0.02}
-        return {"machine": name, "test": [test], "free": free}, truth_of, model
+        return {"machine": "machine.toml", "test": [test], "free": free}, truth_of, model
+
+    return study
+
+
+def together(*studies: Callable) -> Callable:
+    """Tests of several studies of one machine, in one study that frees what the first one does."""
+
+    def study(folder: Path, errors: Errors, rng: np.random.Generator) -> Described:
+        (first, *own), *others = (each(folder, errors, rng) for each in studies)
+        return first | {"test": [*first["test"], *(test for file, *_ in others for test in file["test"])]}, *own
 
     return study
 
@@ -219,6 +257,31 @@ ARM = jaxmb.Machine.model_validate({
          "joint": [{"name": "b", "axis": [0.0, 1.0, 0.0], "damping": 3.0, "rotor_inertia": 0.4}],
          "mass": 8.0, "center_of_mass": [0.3, 0.1, 0.0], "inertia_products": {"xx": 0.05, "yy": 0.3, "zz": 0.3}},
     ],
+})  # fmt: skip
+
+
+FIVE_BAR = jaxmb.Machine.model_validate({
+    "name": "five-bar",
+    "independent": ["a", "b"],
+    "posture": {"a": 2.1, "a2": -1.1, "b": 0.9, "b2": 1.2},
+    "body": [
+        {"name": "crank-a", "mass": 2.5, "center_of_mass": [0.14, 0.01, 0.0],
+         "joint": [{"name": "a", "axis": [0, 0, 1], "stiffness": 9e3, "damping": 3.0, "rotor_inertia": 0.05}],
+         "inertia_products": {"xx": 0.002, "yy": 0.0225, "zz": 0.0225}},
+        {"name": "rod-a", "parent": "crank-a", "origin": {"xyz": [0.3, 0.0, 0.0]}, "mass": 1.4,
+         "joint": [{"name": "a2", "axis": [0, 0, 1]}], "center_of_mass": [0.19, 0.01, 0.0],
+         "inertia_products": {"xx": 0.002, "yy": 0.0225, "zz": 0.0225}},
+        {"name": "crank-b", "origin": {"xyz": [0.25, 0.0, 0.0]}, "mass": 2.2, "center_of_mass": [0.135, 0.01, 0.0],
+         "joint": [{"name": "b", "axis": [0, 0, 1], "stiffness": 7e3, "damping": 2.0, "rotor_inertia": 0.04}],
+         "inertia_products": {"xx": 0.002, "yy": 0.018, "zz": 0.018}},
+        {"name": "rod-b", "parent": "crank-b", "origin": {"xyz": [0.3, 0.0, 0.0]}, "mass": 1.1,
+         "joint": [{"name": "b2", "axis": [0, 0, 1]}], "center_of_mass": [0.19, 0.01, 0.0],
+         "inertia_products": {"xx": 0.002, "yy": 0.0176, "zz": 0.0176}},
+    ],
+    "frame": [{"name": "pin-a", "body": "rod-a", "origin": {"xyz": [0.42, 0.0, 0.0]}},
+              {"name": "pin-b", "body": "rod-b", "origin": {"xyz": [0.42, 0.0, 0.0]}},
+              {"name": "tool", "body": "rod-a", "origin": {"xyz": [0.47, 0.02, 0.0]}}],
+    "loop": [{"name": "pin", "frame_a": "pin-a", "frame_b": "pin-b"}],
 })  # fmt: skip
 
 
@@ -239,7 +302,7 @@ def torques(noise: float) -> Callable:
             name: value for name, value in jaxmb.parameters(jaxmb.build_model(ARM)).items() if name in names
         }
         model = jaxmb.set_parameters(model, free_as_stated)
-        zero = DEGREE * errors.of("joint_zero_deg", 2)
+        zero = errors.zeros(2)
         late = 1e-3 * float(errors.of("torque_delay_ms"))
         torque = np.array([
             np.asarray(jaxmb.inverse_dynamics(model, jnp.asarray(q + zero), jnp.asarray(v), jnp.asarray(a)))
@@ -290,7 +353,7 @@ def poses(noise: float, count: int = 40) -> Callable:
 
     def study(folder: Path, errors: Errors, rng: np.random.Generator) -> Described:
         model = jaxmb.build_model(true_machine(ROBOT, errors))
-        zero = DEGREE * errors.of("joint_zero_deg", 3) * [1.0, 0.0, 0.0]  # the others are free
+        zero = errors.zeros(3) * [1.0, 0.0, 0.0]  # the others are free
         true_q = q * (1.0 + 0.01 * errors.of("gear_ratio_percent", 3)) + zero
         points = np.array([np.asarray(actual_pose(model, jnp.asarray(row)))[:3, 3] for row in true_q])
         points = Rotation.from_matrix(turns.as_matrix()[station]).inv().apply(points - places[station])
@@ -307,6 +370,7 @@ def poses(noise: float, count: int = 40) -> Callable:
     return study
 
 
+MANIPULATOR = jaxmb.load_machine("manipulator-3r")
 POSTURE = {"z1": 0.3, "z2": 0.7, "z3": -1.2}
 OF_FRF = (
     "mass_percent", "center_of_mass_mm", "inertia_percent", "frame_mm", "joint_zero_deg", "posture_deg",
@@ -320,11 +384,38 @@ JOINTS = {
     "stiffness.*": {"lower": 1e3, "upper": 1e6},
     "damping.*": {"lower": 0.1, "upper": 1e3},
 }
+CRANKS = {"stiffness.[ab]": {"lower": 1e3, "upper": 1e5}, "damping.[ab]": {"lower": 0.1, "upper": 1e2}}
 CASES = {
-    "frf-3r": Case(OF_FRF, frfs("manipulator-3r", POSTURE, np.arange(2.0, 40.0, 0.5), ELASTIC, 0.01)),
+    "frf-3r": Case(OF_FRF, frfs(MANIPULATOR, POSTURE, np.arange(2.0, 40.0, 0.5), ELASTIC, 0.01)),
     "frf-links": Case(
         ("mass_percent", "modulus_percent", "gain_percent", "delay_us"),
-        frfs("two-flexible-links", {}, np.arange(2.0, 60.0, 1.0), JOINTS, 0.01),
+        frfs(jaxmb.load_machine("two-flexible-links"), {}, np.arange(2.0, 60.0, 1.0), JOINTS, 0.01),
+    ),
+    "frf-five-bar": Case(
+        ("mass_percent", "center_of_mass_mm", "frame_mm", "origin_mm", "joint_zero_deg", "posture_deg", "all"),
+        frfs(FIVE_BAR, {"a": 2.1, "b": 0.9}, np.arange(4.0, 40.0, 0.5), CRANKS, 0.01, "xy"),
+    ),
+    "deflections-five-bar": Case(
+        ("load_percent", "load_lever_mm", "frame_mm", "origin_mm", "joint_zero_deg", "all"),
+        deflections(FIVE_BAR, {"stiffness.[ab]": CRANKS["stiffness.[ab]"]}, 0.4, 100.0),
+    ),
+    "frf-deflections-modes-3r": Case(
+        (
+            "mass_percent",
+            "center_of_mass_mm",
+            "inertia_percent",
+            "frame_mm",
+            "joint_zero_deg",
+            "gain_percent",
+            "load_lever_mm",
+            "time_base_ppm",
+            "all",
+        ),
+        together(
+            frfs(MANIPULATOR, POSTURE, np.arange(2.0, 40.0, 0.5), ELASTIC, 0.01),
+            deflections(MANIPULATOR, ELASTIC),
+            modes(MANIPULATOR, {"z1": -0.4, "z2": 1.1, "z3": -0.5}, ELASTIC),
+        ),
     ),
     "modes-3r": Case(
         (
@@ -336,7 +427,7 @@ CASES = {
             "time_base_ppm",
             "all",
         ),
-        modes("manipulator-3r", POSTURE, ELASTIC),
+        modes(MANIPULATOR, POSTURE, ELASTIC),
     ),
     "torques-arm": Case(
         ("mass_percent", "center_of_mass_mm", "joint_zero_deg", "tilt_deg", "torque_percent", "torque_delay_ms", "all"),
@@ -359,7 +450,7 @@ CASES = {
     ),
     "deflections-kr240": Case(
         ("load_percent", "load_direction_deg", "load_lever_mm", "frame_mm", "joint_zero_deg", "all"),
-        deflections("kuka-kr240", {"stiffness.*": {"lower": 1e4, "upper": 1e9}}),
+        deflections(jaxmb.load_machine("kuka-kr240"), {"stiffness.*": {"lower": 1e4, "upper": 1e9}}),
     ),
 }
 
