@@ -522,7 +522,7 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
             *systematic,
         ),
         causes=[cause] if cause else [],
-        hypothesis=model_errors_text(hypotheses),
+        hypothesis=model_errors_text(hypotheses, {entry.kind for entry in estimate.study.fitted}),
         metrics={
             "one_model": common,
             "model_errors": hypotheses or None,

@@ -147,7 +147,7 @@ def diagnosed_linear(estimate: Estimate, linear: LinearSystem) -> Diagnosis:
         ),
         remarks=(*of_noise, *of_values),
         causes=restricted,
-        hypothesis=model_errors_text(hypotheses),
+        hypothesis=model_errors_text(hypotheses, {entry.kind for entry in estimate.study.fitted}),
         metrics={
             "adjusted_parameters": adjusted_parameters(estimate.study, estimate.values, step) or None,
             "model_errors": (*hypotheses, *common) or None,

@@ -2,7 +2,7 @@
 fit."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -638,18 +638,28 @@ def is_of_tests(found: Sequence[ModelError]) -> bool:
     return explain_all(found) and not any(error.of_machine for error in found)
 
 
-def model_errors_text(found: Sequence[ModelError]) -> str:
-    """A sentence on the errors that would explain a misfit; empty where there are none."""
+REPETITIONS = {
+    "frf": "with sensors or hammer in another direction",
+    "modes": "with sensors in another direction",
+    "deflection": "with loads in another direction",
+    "torque": "along another motion",
+    "pose": "from another station",
+}
+"""How a test is repeated so that the effects of errors of its description change, by kind."""
+
+
+def model_errors_text(found: Sequence[ModelError], kinds: Collection[str] = ()) -> str:
+    """A sentence on the errors that would explain a misfit of tests of some kinds; empty where there are none."""
     if not found:
         return ""
     texts = ", or ".join(error.text for error in found)
     explained = f"{100.0 * found[0].explains:.0f} % of the misfit beyond noise"
     if found[0].is_hidden:
         explained = "a significant part of the residual, which noise and tolerances allow as a whole"
-    return f"{texts} would explain {explained}{_separation(found)}"
+    return f"{texts} would explain {explained}{_separation(found, kinds)}"
 
 
-def _separation(found: Sequence[ModelError]) -> str:
+def _separation(found: Sequence[ModelError], kinds: Collection[str]) -> str:
     """A clause on the measurement that would separate some errors: it changes their effects differently."""
     if len(found) < 2:
         return ""
@@ -658,9 +668,9 @@ def _separation(found: Sequence[ModelError]) -> str:
     if all(error.of_machine for error in found):
         loads = any("payload" in error.text for error in found)
         return f" ({'weighing the payload' if loads else 'a test at another posture'} would separate them)"
-    if not any(error.of_machine for error in found):
-        return " (a repetition with sensors, hammer or load in another direction would separate them)"
-    return " (a repetition with sensors or load mounted anew, or at another posture, would separate them)"
+    how = [text for kind, text in REPETITIONS.items() if kind in kinds]
+    how += ["at another posture"] if any(error.of_machine for error in found) else []
+    return f" (a repetition {' or '.join(how)} would separate them)" if how else ""
 
 
 def _scatter(estimate: Estimate) -> tuple[Float[np.ndarray, "m"], bool]:

@@ -1,6 +1,7 @@
 """Possible errors in the description of a pose test: zeros, scales, backlash, units, exchanged and reversed columns."""
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -8,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from jaxtyping import Array, Float
-from scipy.spatial.transform import Rotation
 
 from jaxmb.identify.experiments.components import Description, column_alternatives, coordinate_alternatives, exchanged
 from jaxmb.identify.experiments.poses.pose_rows import (
@@ -20,10 +21,13 @@ from jaxmb.identify.experiments.poses.pose_rows import (
     UPWARD,
     device_pose,
     measured_arrays,
+    rotation_of,
+    rotation_vector_of,
 )
 from jaxmb.identify.experiments.tolerances import StatedError, error_with_text, scale_error, zero_error
 from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
+from jaxmb.mechanics.dynamics import gravity_effort
 from jaxmb.mechanics.kinematics import frame_offsets
 from jaxmb.mechanics.loops import independent_joints
 
@@ -31,15 +35,15 @@ if TYPE_CHECKING:
     from jaxmb.identify.experiments.poses.pose_test import PoseTest
 
 
-CONVENTIONS: Mapping[str, Callable[[np.ndarray], Rotation]] = {
-    "rotation vectors in degrees": lambda x: Rotation.from_rotvec(np.radians(x)),
-    "vectors of the inverse rotations": lambda x: Rotation.from_rotvec(-x),
-    "angles about fixed axes x, y and z": lambda x: Rotation.from_euler("xyz", x),
-    "angles A, B and C about z, y and x of the moving axes": lambda x: Rotation.from_euler("ZYX", x),
-    "quaternions w, x, y, z read as x, y, z, w": lambda x: Rotation.from_quat(np.roll(_quaternion(x), -1, axis=-1)),
-    "quaternions x, y, z, w read as w, x, y, z": lambda x: Rotation.from_quat(np.roll(_quaternion(x), 1, axis=-1)),
+CONVENTIONS: Mapping[str, Callable[[Float[np.ndarray, "k 3"]], Float[np.ndarray, "k 3"]]] = {
+    "rotation vectors in degrees": np.radians,
+    "vectors of the inverse rotations": np.negative,
+    "angles about fixed axes x, y and z": lambda x: _of_angles("xyz", x),
+    "angles A, B and C about z, y and x of the moving axes": lambda x: _of_angles("ZYX", x),
+    "quaternions w, x, y, z read as x, y, z, w": lambda x: _of_quaternions(x, -1),
+    "quaternions x, y, z, w read as w, x, y, z": lambda x: _of_quaternions(x, 1),
 }
-"""What columns rx, ry, rz may contain."""
+"""What columns rx, ry, rz may contain, and the rotation vectors."""
 LEAST_EFFORT, YIELDING = 1e-3, 1e-3
 """Least effort by the weight, N m or N, for which a coordinate may yield, and its typical displacement, rad or m."""
 
@@ -74,7 +78,10 @@ class PoseDescription(Description["PoseTest"]):
         """Zero, scale and backlash of each coordinate, and compliance of rigid ones, common to all tests; scale and
         offset of the device."""
         test, none, q = self.test, self.none(model), np.asarray(self.test.q)
-        effort = np.max(np.abs(np.asarray(test.weight_effort(model))), axis=0, initial=0.0)
+        rigid = np.asarray(model.stiffness) == 0.0
+        effort = np.max(
+            np.abs([gravity_effort(model, row) for row in (q if rigid.any() else q[:0])]), axis=0, initial=0.0
+        )
         for k, name, revolute in independent_joints(model):
             one = np.eye(q.shape[1])[k]
             yield zero_error(name, revolute), none._replace(zero=one)
@@ -84,7 +91,7 @@ class PoseDescription(Description["PoseTest"]):
                 what = name, revolute, test.approach_is_stated
                 error = error_with_text(f"backlash of {name}", _backlash_text, *what, size=1e-3, least=-0.1, most=0.1)
                 yield error, none._replace(backlash=one)
-            if effort[k] > LEAST_EFFORT and not model.stiffness[k]:
+            if rigid[k] and effort[k] > LEAST_EFFORT:
                 what, size = (name, "N m/rad" if revolute else "N/m"), YIELDING / float(effort[k])
                 error = error_with_text(
                     f"compliance of {name}", _yielding_text, *what, size=size, least=0.0, most=np.inf
@@ -137,30 +144,22 @@ class PoseDescription(Description["PoseTest"]):
     def _frames(
         self, model: Model, q: np.ndarray, measured: Float[np.ndarray, "t p 10"]
     ) -> Iterator[tuple[str, str, "PoseTest"]]:
-        """Texts of other frames of the body of a point, of which those that coincide are one, and the tests with them;
-        of rotations alone the measured ones are corrected."""
+        """Texts of other frames of the body of a point, and the tests with them; of rotations alone, the measured ones
+        are corrected."""
         test, offsets = self.test, np.asarray(frame_offsets(model))
         for p, (point, kinds) in enumerate(zip(test.points, test.kinds, strict=True)):
-            own, others = model.frames.index(point), dict[tuple[bool, bytes], list[int]]()
-            for k, node in enumerate(model.frame_node):
-                for alone, form in ((False, offsets if kinds[1] or kinds[2] else offsets[:, :3, 3]),
-                                    *(((True, offsets[:, :3, :3]),) if kinds[1] else ())):  # fmt: skip
-                    if node == model.frame_node[own] and not np.array_equal(form[k], form[own]):
-                        others.setdefault((alone, form[k].tobytes()), []).append(k)
-            for (alone, _), alike in others.items():
+            turns = offsets[:, :3, :3]
+            for alike in _other_frames(model, point, offsets if kinds[1] or kinds[2] else offsets[:, :3, 3]):
                 names = [model.frames[k] for k in alike]
-                text = f"{'rotations of' if alone else 'frame'} {' or '.join(names)} instead of {point}"
-                if alone:
-                    changed = measured.copy()
-                    between = offsets[alike[0], :3, :3].T @ offsets[own, :3, :3]
-                    changed[:, p, ROTATION] = _read(
-                        lambda x, turn=between: Rotation.from_rotvec(x) * Rotation.from_matrix(turn),
-                        measured[:, p, ROTATION],
-                    )
-                    yield text, text, self._with(model, q, changed)
-                elif names[0] not in test.points:
+                if names[0] not in test.points:
+                    text = f"frame {' or '.join(names)} instead of {point}"
                     named = dataclasses.replace(test, points=(*test.points[:p], names[0], *test.points[p + 1 :]))
                     yield text, text, PoseDescription(named)._with(model, q, measured)
+            for alike in _other_frames(model, point, turns) if kinds[1] else ():
+                text = f"rotations of {' or '.join(model.frames[k] for k in alike)} instead of {point}"
+                turn, changed = turns[alike[0]].T @ turns[model.frames.index(point)], measured.copy()
+                changed[:, p, ROTATION] = _read(functools.partial(_turned, turn), measured[:, p, ROTATION])
+                yield text, text, self._with(model, q, changed)
 
     def _with(self, model: Model, q: np.ndarray, measured: Float[np.ndarray, "t p 10"]) -> "PoseTest":
         """The test with other joint values and measured values; its stations start where these fit the machine."""
@@ -227,16 +226,35 @@ class PoseDescription(Description["PoseTest"]):
                 yield f"exchanged points {self.test.points[i]} and {self.test.points[k]}{where}", changed
 
 
-def _quaternion(vector: Float[np.ndarray, "k 3"]) -> Float[np.ndarray, "k 4"]:
-    return Rotation.from_rotvec(vector).as_quat()
+def _of_angles(axes: str, angles: Float[np.ndarray, "k 3"]) -> Float[np.ndarray, "k 3"]:
+    return scipy.spatial.transform.Rotation.from_euler(axes, angles).as_rotvec()
+
+
+def _of_quaternions(vector: Float[np.ndarray, "k 3"], by: int) -> Float[np.ndarray, "k 3"]:
+    """Rotation vectors whose quaternions have another order than was read."""
+    found = scipy.spatial.transform.Rotation.from_rotvec(vector).as_quat()
+    return scipy.spatial.transform.Rotation.from_quat(np.roll(found, by, axis=-1)).as_rotvec()
+
+
+def _other_frames(model: Model, point: str, form: Float[np.ndarray, "f *k"]) -> list[list[int]]:
+    """Other frames of the body of a point, those of one pose, position or rotation (`form`) together."""
+    own, found = model.frames.index(point), dict[bytes, list[int]]()
+    for k, node in enumerate(model.frame_node):
+        if node == model.frame_node[own] and not np.array_equal(form[k], form[own]):
+            found.setdefault(form[k].tobytes(), []).append(k)
+    return list(found.values())
+
+
+def _turned(turn: Float[np.ndarray, "3 3"], vector: Float[np.ndarray, "k 3"]) -> Float[np.ndarray, "k 3"]:
+    return rotation_vector_of(rotation_of(vector) @ turn)
 
 
 def _read(
-    convention: Callable[[Float[np.ndarray, "k 3"]], Rotation], numbers: Float[np.ndarray, "*t 3"]
+    convention: Callable[[Float[np.ndarray, "k 3"]], Float[np.ndarray, "k 3"]], numbers: Float[np.ndarray, "*t 3"]
 ) -> Float[np.ndarray, "*t 3"]:
     """Rotation vectors of numbers in some convention; NaN where there are none."""
     seen, found = np.isfinite(numbers).all(axis=-1), np.full(numbers.shape, np.nan)
-    found[seen] = convention(numbers[seen]).as_rotvec()
+    found[seen] = convention(numbers[seen])
     return found
 
 

@@ -336,4 +336,5 @@ def test_a_group_comes_with_the_measurement_that_separates_it():
     assert "would separate" not in model_errors_text([mass])
     assert model_errors_text([mass, payload]).endswith("(weighing the payload would separate them)")
     assert "another posture" in model_errors_text([mass, mass])
-    assert "another direction" in model_errors_text([ModelError("gain", 1.0)] * 2)
+    either = model_errors_text([ModelError("gain", 1.0)] * 2, {"torque", "pose"})
+    assert either.endswith("(a repetition along another motion or from another station would separate them)")
