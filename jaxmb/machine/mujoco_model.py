@@ -188,7 +188,8 @@ class ModelReader:
         mujoco.mj_forward(m, data)
         force = np.abs(np.ravel(m.jnt_stiffness) * (at_rest - q))
         rest = np.abs(data.qfrc_bias - data.qfrc_passive - data.qfrc_actuator)[m.jnt_dofadr]
-        for j in np.flatnonzero(np.minimum(force, rest) > 1e-6 * force):
+        is_loaded = (np.minimum(force, rest) > 1e-6 * force) & (np.abs(at_rest - q) > 1e-9)
+        for j in np.flatnonzero(is_loaded):
             warnings.warn(
                 f"joint '{self.joints[j]}': its spring is unloaded at {at_rest[j]:.6g} (rad or m) in the file; taken as"
                 f" unloaded at {q[j]:.6g}, in the reference posture",

@@ -5,6 +5,7 @@ from functools import partial
 from itertools import zip_longest
 
 import numpy as np
+from jaxtyping import Float
 
 from jaxmb.identify.assess.result import INTERVAL
 from jaxmb.io.validation import listed
@@ -111,15 +112,19 @@ def _curves(found: ModalMaps, quantity: str) -> Chart:
         if np.isfinite(std[:, m]).any():
             low, high = (values[:, m] + side * INTERVAL * std[:, m] for side in (-1.0, 1.0))
             shades.append(Band(x, low * scale, high * scale, "95 % interval", color))
-    least, most = (float(f(values * scale)) if np.isfinite(values).any() else np.nan for f in (np.nanmin, np.nanmax))
-    limits = (0.0, 1.1 * most) if np.isfinite(most) and least < 0.3 * most else None
+    known = values[np.isfinite(values)] * scale
+    limits = (0.0, 1.1 * known.max()) if known.size and known.min() < 0.3 * known.max() else None
     return Chart(
-        f"{_title(found, quantity)}: {least:.3g} to {most:.3g} {unit}{_unknown(shown)}",
+        f"{_title(found, quantity)}{_range(known, unit)}{_unknown(shown)}",
         f"{capital(name)} along the path or coordinate, with 95 % intervals where they are known.",
         [[(Panel([*shades, *curves], along, Axis(f"{name} ({unit})", limits=limits), height=2.7),)]],
         4.8,
         note=fixed_coordinates_text(found.postures),
     )
+
+
+def _range(known: Float[np.ndarray, "k"], unit: str) -> str:
+    return f": {known.min():.3g} to {known.max():.3g} {unit}" if known.size else ": unknown"
 
 
 def _planes(found: ModalMaps, quantity: str) -> Chart:
@@ -152,8 +157,7 @@ def _planes(found: ModalMaps, quantity: str) -> Chart:
     rows = [above + below] if count == 1 else [row for pair in blocks for row in pair if row]
     middle = ", at the middle of the other axes" if len(found.postures.grid) > 2 else ""
     grey = "grey: not reached" if not np.all(found.postures.reached) else ""
-    known = values[np.isfinite(values)] * scale
-    size = f": {known.min():.3g} to {known.max():.3g} {unit}" if known.size else ": unknown"
+    size = _range(values[np.isfinite(values)] * scale, unit)
     return Chart(
         f"{_title(found, quantity)}{middle}{size}{_unknown(shown)}",
         f"{capital(name)} over the postures" + (", and its relative standard deviation." if uncertain else "."),

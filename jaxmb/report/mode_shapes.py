@@ -317,11 +317,11 @@ def mode_shape_skeleton(model: Model, q: Float[Array, "n"], count: int = 6, foun
     motion = machine_motion(model, q, found, numbers)
     shares = energy_of_parts(model, q, found, numbers)
     modes = tuple(mode._replace(energy=share) for mode, share in zip(motion.modes, shares, strict=True))
-    lowest, highest = modes[0].frequency_hz, modes[-1].frequency_hz
+    ends = dict.fromkeys(f"{mode.frequency_hz:.4g}" for mode in (modes[0], modes[-1]))
     return dataclasses.replace(
         motion,
         modes=modes,
-        title=f"{model.name}: first {len(modes)} modes, {lowest:.4g} to {highest:.4g} Hz",
+        title=f"{model.name}: first {f'{len(modes)} modes' if modes[1:] else 'mode'}, {' to '.join(ends)} Hz",
         caption=f"Mode shapes, {NOTE}.",
     )
 

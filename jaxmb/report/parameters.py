@@ -314,7 +314,7 @@ def cost_chart(result: Result) -> Chart:
     limits = (low / 2.0, 3.0 * high) if log and high / low < 10.0 else None
     y = Axis("cost" if result.study.problem.prior is None else "cost, prior included", log, limits)
     count = sum(result.evaluations.get(part, 0) for part in ("search", "refine"))
-    ended = "not converged" if result.outcome is Outcome.NOT_CONVERGED else "converged"
+    ended = "converged" if result.outcome is Outcome.NOT_IDENTIFIED else result.outcome
     return single(
         Panel(marks, Axis("evaluations of the cost", log), y),
         f"{result.study.name}: {ended} after {count} evaluations",

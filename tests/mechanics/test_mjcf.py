@@ -464,6 +464,14 @@ def test_weld_at_an_anchor(tmp_path, relpose, x):
     np.testing.assert_allclose(pose[:3, 3], [x, 0.0, 0.0], atol=1e-9)
 
 
+def test_a_spring_that_is_unloaded_to_rounding_is_no_loaded_one(tmp_path):
+    """Of a file with 13 digits of the keyframe, whose weight the drives carry. Warnings are errors here."""
+    path = tmp_path / "slide.xml"
+    joint = '<joint name="q" type="slide" axis="0 0 1" stiffness="50" springref="0.2"/>'
+    path.write_text(one_joint(joint, '<keyframe><key qpos="0.2000000000001 0.0"/></keyframe>'))
+    assert jaxmb.reference_posture(jaxmb.build_model(jaxmb.load_machine(path)))[0] == pytest.approx(0.2)
+
+
 def test_controllers_are_springs_and_dampers(tmp_path):
     """MuJoCo's linearization has the same matrices; a joint at a constant does not move."""
     further = (

@@ -1,5 +1,7 @@
 """Figures of modal maps show the values, what is known of them, and what is not reached."""
 
+import dataclasses
+
 import numpy as np
 
 from jaxmb.maps import ModalMap, ModalMaps, Postures
@@ -65,6 +67,14 @@ def test_a_path_has_a_band_of_95_percent():
         np.testing.assert_allclose(line.y, y)
         np.testing.assert_allclose(band.high, y + 1.96 * 0.5)
         np.testing.assert_allclose(band.low, y - 1.96 * 0.5)
+
+
+def test_a_path_without_values_is_unknown():
+    """As of the largest response of a machine without damping."""
+    found = maps(("path",), (X,), modes=2, gap=False)
+    plain = found.maps["frequency"]
+    found.maps["frequency"] = dataclasses.replace(plain, values=np.full_like(plain.values, np.nan))
+    assert modal_map_chart(found, "frequency").title.endswith(": unknown")
 
 
 def test_the_unknown_is_named():
