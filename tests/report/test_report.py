@@ -289,7 +289,7 @@ def test_deviations_of_the_geometry_are_those_from_the_stated_machine():
     ("status", "ended"),
     [
         ("not converged after 3 rounds", "not converged"),
-        ("data not followed: the best fit does not reproduce test 1", "converged"),
+        ("data not followed: the best fit does not reproduce test 1", "data not followed"),
         ("no parameter identified: a doubt", "converged"),
     ],
 )
