@@ -151,7 +151,7 @@ def tilted_posture(model: Any, posture: dict[str, float], errors: Errors, of_tes
         return nominal + turn
     names = jaxmb.coordinates(model)
     there = {name: float((nominal + turn)[names.index(name)]) for name in jaxmb.independent_coordinates(model)}
-    return np.array(jaxmb.close_loops(model, there, near=nominal))
+    return np.array(jaxmb.close_loops(model, there, near=jnp.asarray(nominal)))
 
 
 def frfs(
@@ -171,7 +171,7 @@ def frfs(
         h = h * gain[:, None] / of_force
         h = h * np.exp(-2j * np.pi * lines * 1e-6 * float(errors.of("delay_us")))[:, None, None]
         h = h * np.exp(noise * (rng.normal(size=h.shape) + 1j * rng.normal(size=h.shape)))
-        names = [f"tool {axis}" for axis in axes]
+        names = tuple(f"tool {axis}" for axis in axes)
         jaxmb.write_frf(folder / "h.npz", jaxmb.FrfSet(lines, h, "accelerance", names, names))
         jaxmb.write_machine(nominal, folder / "machine.toml")
         ends = {end: [["tool", axes]] for end in ("outputs", "inputs")}
