@@ -51,7 +51,7 @@ from jaxmb.identify.study.reading.motions import (
     saturation_remarks,
     unrecorded,
 )
-from jaxmb.io.validation import error_location
+from jaxmb.io.validation import error_location, listed
 from jaxmb.machine.build import Model
 from jaxmb.measurement.motion.estimate import MotionEstimate, decimated, delayed, low_passed_motion, smoothed_motions
 from jaxmb.measurement.motion.record import Cutoff, MotionRecord
@@ -154,8 +154,28 @@ def _torque_entry(
     chosen = [] if cutoff is None else [f"angles are filtered at {cutoff:.3g} Hz{reason}"]
     parallel = parallel_springs(model, rows.measured, [test.kind for test in context.file.test], list(free))
     own = motion_remarks(context.unlocked_machine, model, full, part.simulate is None)
-    remarks = (*recording.remarks, *chosen, *parallel, *own)
+    behind = _friction_behind_gears(sides, model, settings, list(free))
+    remarks = (*recording.remarks, *chosen, *parallel, *own, *behind)
     return Entry(part.kind, test, source, recording.truth, role=part.role, remarks=remarks)
+
+
+def _friction_behind_gears(
+    sides: Mapping[str, str], model: Model, settings: RowSettings, free: Sequence[str]
+) -> list[str]:
+    """A sentence on Coulomb friction of links behind elastic gears, whose motions are those of their motors."""
+    coordinates = independent_coordinates(model)
+    speed = np.broadcast_to(settings.least_speed, len(coordinates))
+    joints = [
+        name
+        for name, side in sides.items()
+        if side == "motor" and not speed[coordinates.index(name)]
+        if model.friction[model.coordinates.index(name)] or any(matching([f"friction.{name}"], p) for p in free)
+    ]  # fmt: skip
+    text = (
+        f"Coulomb friction of {listed(joints)} acts behind an elastic gear, where the link reverses at other times than"
+        " its recorded motor: without least_speed, which excludes these samples, it is biased"
+    )
+    return [text] if joints else []
 
 
 SMALL_SCALE, SMALL_ZERO = 0.1, 0.2

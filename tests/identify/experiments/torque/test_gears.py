@@ -260,3 +260,20 @@ def test_wrong_columns(tmp_path, motion):
         make(tmp_path, ["q", "q_motor", "q.torque", "q_motor.torque"], [angle, RATIO * angle, torque, torque])
     with pytest.raises(jaxmb.InputError, match="angles_at: joint with a motor"):
         make(tmp_path, ["q", "q.torque"], [angle, torque], angles_at={"p": "link"})
+
+
+@pytest.mark.parametrize(
+    ("free", "options", "told"),
+    [
+        ("friction.q", {"least_speed": 0.0}, True),
+        ("friction.q", {"least_speed": 0.0, "gears": "quasi-static"}, True),
+        ("friction.q", {"least_speed": 0.0, "angles_at": "link"}, False),
+        ("friction.q", {}, False),
+        ("friction.q_motor", {"least_speed": 0.0}, False),
+    ],
+)
+def test_friction_of_a_link_whose_motor_was_recorded_needs_a_least_speed(tmp_path, motion, free, options, told):
+    q, _, torque = motion
+    study = make(tmp_path, ["q", "q.torque"], [q, torque], free=FREE | {free: {"lower": 0.0, "upper": 50.0}}, **options)
+    (entry,) = study.fitted
+    assert any("acts behind an elastic gear" in remark for remark in entry.remarks) == told
