@@ -174,7 +174,8 @@ def _fit_by_linear_step(study: Study, seed: int) -> Result:
             nonlocal estimate
             before, estimate = estimate, solve(about, seed)
             change, std = np.abs(estimate.u - before.u), estimate.std
-            return estimate.model, float(np.max(change[std > 0.0] / std[std > 0.0], initial=0.0))
+            unknown = np.where(change > 0.0, np.inf, 0.0)
+            return estimate.model, float(np.max(np.divide(change, std, out=unknown, where=std > 0.0), initial=0.0))
 
         _, doubts = _iterate_linearization(study, estimate.model, refit)
     solved = time.monotonic()

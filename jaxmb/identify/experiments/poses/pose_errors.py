@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 CONVENTIONS: Mapping[str, Callable[[Float[np.ndarray, "k 3"]], Float[np.ndarray, "k 3"]]] = {
     "rotation vectors in degrees": np.radians,
-    "vectors of the inverse rotations": np.negative,
-    "angles about fixed axes x, y and z": lambda x: _of_angles("xyz", x),
-    "angles A, B and C about z, y and x of the moving axes": lambda x: _of_angles("ZYX", x),
+    "rotation vectors of the inverse rotations": np.negative,
+    "angles about fixed axes x, y and z instead of rotation vectors": lambda x: _of_angles("xyz", x),
+    "angles A, B and C about moving axes z, y and x instead of rotation vectors": lambda x: _of_angles("ZYX", x),
     "quaternions w, x, y, z read as x, y, z, w": lambda x: _of_quaternions(x, -1),
     "quaternions x, y, z, w read as w, x, y, z": lambda x: _of_quaternions(x, 1),
 }
@@ -78,7 +78,7 @@ class PoseDescription(Description["PoseTest"]):
         """Zero, scale and backlash of each coordinate, and compliance of rigid ones, common to all tests; scale and
         offset of the device."""
         test, none, q = self.test, self.none(model), np.asarray(self.test.q)
-        rigid = np.asarray(model.stiffness) == 0.0
+        rigid = (np.asarray(model.stiffness) == 0.0) & ~np.array(model.locked, bool)
         effort = np.max(
             np.abs([gravity_effort(model, row) for row in (q if rigid.any() else q[:0])]), axis=0, initial=0.0
         )
@@ -203,7 +203,7 @@ class PoseDescription(Description["PoseTest"]):
             yield "lengths 1000 times too small", np.where(lengths, 1e3 * measured, measured)
         if test.measures(1):
             for text, read in CONVENTIONS.items():
-                yield f"{text} instead of rotation vectors", with_part(ROTATION, _read(read, measured[..., ROTATION]))
+                yield text, with_part(ROTATION, _read(read, measured[..., ROTATION]))
 
     def _at_stations(
         self, measured: np.ndarray, columns: Sequence[tuple[str, np.ndarray]]
