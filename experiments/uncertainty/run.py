@@ -239,7 +239,7 @@ def deflections(nominal: jaxmb.Machine, free: dict[str, Any], spread: float = 1.
 
 
 def together(*studies: Callable) -> Callable:
-    """Tests of several studies of one machine, in one study that frees what the first one does."""
+    """Tests of several studies of one machine in one study, with the free parameters of the first."""
 
     def study(folder: Path, errors: Errors, rng: np.random.Generator) -> Described:
         (first, *own), *others = (each(folder, errors, rng) for each in studies)

@@ -114,11 +114,11 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
     residual significantly, or replaces some tests, as by exchanged channels. They are ranked to first order, by the
     Jacobian; the best are fitted jointly with the free parameters. If none explains the misfit, outlier lines are
     excluded instead. Errors within their tolerances and noise are the covariance of the residual; noise that is not
-    stated is estimated from the line-to-line scatter. Where noise and tolerances explain the residual as a whole, they
-    may hide an error: there is a search if the tests contradict one model, or if one error lowers the residual
-    significantly to first order (`FALSE_ALARM` over the number of errors). There is none for machines with many degrees
-    of freedom (`Problem.one_by_one`), and for large problems (`is_large`). Of many frequency lines some are used, fewer
-    for a large misfit.
+    stated is estimated from the line-to-line scatter, and from the residual of tests without lines, which then have no
+    misfit. Where noise and tolerances explain the residual as a whole, they may hide an error: there is a search if the
+    tests contradict one model, or if one error lowers the residual significantly to first order (`FALSE_ALARM` over the
+    number of errors). There is none for machines with many degrees of freedom (`Problem.one_by_one`), and for large
+    problems (`is_large`). Of many frequency lines some are used, fewer for a large misfit.
 
     Args:
         estimate: the fit.
@@ -133,6 +133,11 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
     estimate, kept = _on_some_lines(estimate, scatter * estimate.row_weights, is_doubtful or contradiction > 0.0)
     scatter, of_noise, contradiction = scatter[kept], of_noise[kept], contradiction * kept.size / scatter.size
     study, u, size = estimate.study, estimate.u, estimate.u.size
+    for rows, test in zip(study.problem.row_slices, study.problem.tests, strict=True):
+        if not test.noise.is_known and test.lines is None:
+            of_noise[rows] = 0.0  # a noise that is estimated from the residual contains all errors
+    if not (is_doubtful or contradiction or of_noise[: study.problem.data_rows].any()):
+        return Explanations()
     corrected = CorrectedResidual.of(study, estimate.model)
     significant, is_doubtful = float(chdtri(1, FALSE_ALARM / len(corrected.errors))), is_doubtful or contradiction > 0.0
     if not is_doubtful and float(estimate.residual @ estimate.residual) < significant:

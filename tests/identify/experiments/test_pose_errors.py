@@ -12,6 +12,7 @@ from scipy.optimize import least_squares
 from scipy.spatial.transform import Rotation
 
 from jaxmb.identify.assess.budget import DescribedTests
+from jaxmb.identify.assess.corrected import CorrectedResidual
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.saved import write_result
 from jaxmb.identify.assess.tests.poses import PoseMetrics
@@ -355,6 +356,22 @@ def test_rigid_joints_that_yield_under_the_weight_are_named_with_their_stiffness
     found = re.findall(r"a stiffness of (\S+) N m/rad of (\S+), which is rigid,", error.text)
     assert {joint: float(value) for value, joint in found} == {k: pytest.approx(v, rel=0.1) for k, v in named.items()}
     assert "gear ratio" not in " ".join(result.doubts)
+
+
+def test_noise_that_is_estimated_from_the_residual_leaves_no_misfit_to_explain(tmp_path, monkeypatch):
+    """Of joints that yield: no hypothesis is compared with noise that contains it, as of each real robot."""
+
+    def compared(*arguments):
+        raise AssertionError("hypotheses were compared")
+
+    monkeypatch.setattr(CorrectedResidual, "of", compared)
+    q = drawn()
+    table(tmp_path, q, seen(under_weight(q, (0, 1e-5, 0)), zero=ZERO), machine=heavy())
+    test = {"kind": "pose", "file": "poses.csv", "name": "t", "std_mm": "estimate"}
+    data = {"machine": "arm.toml", "test": [test], "free": ZEROS, "tolerances": "exact"}
+    result = identify(make_study(data | {"prior": {"zero.*": 1.0}}, "s", tmp_path))
+    assert result.metrics.model_errors is None
+    assert result.metrics["pose_std_mm"]["t"] > 0.1
 
 
 def test_the_weight_turns_rigid_joints_by_their_compliance(tmp_path):
