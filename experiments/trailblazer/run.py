@@ -30,10 +30,6 @@ def identified(study: Path, out: Path) -> tuple[jaxmb.Result, float]:
 
 READINGS = ("all", "stationing", "none")
 """Points of the held-out height whose accelerometer readings are used."""
-
-
-READINGS = ("all", "stationing", "none")
-"""Points of the held-out height whose accelerometer readings are used."""
 COLUMNS = f"{'readings':11s} points    mean    95 %  largest mm  within 95 %"
 
 
