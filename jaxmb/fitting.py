@@ -10,8 +10,6 @@ from jaxmb.identify.experiments.modes_test import (
     ModesTest as ModesTest,
     predict_modes as predict_modes,
 )
-from jaxmb.identify.experiments.motion import PostureTest as PostureTest
-from jaxmb.identify.experiments.motion_view import MotionView as MotionView, motion_view as motion_view
 from jaxmb.identify.experiments.poses.pose_rows import PoseRows as PoseRows
 from jaxmb.identify.experiments.poses.pose_test import (
     PoseTest as PoseTest,
@@ -19,7 +17,9 @@ from jaxmb.identify.experiments.poses.pose_test import (
     predicted_poses as predicted_poses,
     with_scatter as with_scatter,
 )
+from jaxmb.identify.experiments.posture_test import PostureTest as PostureTest
 from jaxmb.identify.experiments.test import Score as Score, Test as Test
+from jaxmb.identify.experiments.vibration_view import VibrationView as VibrationView, vibration_view as vibration_view
 from jaxmb.identify.fit.linear import (
     LinearStep as LinearStep,
     Unknowns as Unknowns,
@@ -33,10 +33,10 @@ from jaxmb.identify.fit.loop import (
     run_fit as run_fit,
 )
 from jaxmb.identify.fit.noise import (
-    Misfit as Misfit,
-    misfit as misfit,
-    misfits as misfits,
+    ReducedChiSquare as ReducedChiSquare,
     noise_objective as noise_objective,
+    reduced_chi_square as reduced_chi_square,
+    reduced_chi_squares as reduced_chi_squares,
     row_variances as row_variances,
     with_estimated_noise as with_estimated_noise,
 )

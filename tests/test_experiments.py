@@ -57,7 +57,7 @@ def test_alternatives_of_the_kr240_change_one_thing_alone(monkeypatch):
     # reflectors at half the distance: rotations err twice as much, translations as before
     np.testing.assert_allclose(near[0].std, plain[0].std * np.repeat([1.0, 2.0], 3), rtol=1e-12)
     _, entry = cases_of(rotation_weight=4.0)
-    np.testing.assert_array_equal(np.unique(np.asarray(entry.test.row_weights())), [1.0, 4.0])
+    np.testing.assert_array_equal(np.unique(np.asarray(entry.test.stated_variances())), [1.0, 4.0])
 
 
 def test_peers_of_the_speed_benchmark_fit_the_same_responses(monkeypatch):

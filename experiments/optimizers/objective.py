@@ -151,7 +151,7 @@ class Objective:
 
 def goal_of(problem: Problem, least: float) -> Goal:
     """What counts as an answer, from the least cost that is known."""
-    noise = float(np.sum(np.asarray(problem.row_weights()))) * float(problem.noise_unit) ** 2
+    noise = float(np.sum(np.asarray(problem.stated_variances()))) * float(problem.noise_unit) ** 2
     return Goal(least + 0.1 * noise, least + 1e-6 * noise)
 
 

@@ -30,7 +30,7 @@ class Family(NamedTuple):
     """Matrix of the linearized equations that it determines, apart from the gravity stiffness; empty for none."""
     affine: bool = False
     """Whether the tangent at a fixed posture is affine in it, all others as they are. One that multiplies another in
-    the tangent is listed in `PRODUCTS` of `jaxmb.identify.experiments.motion_view`."""
+    the tangent is listed in `PRODUCTS` of `jaxmb.identify.experiments.vibration_view`."""
     loss: bool = False
     """Whether it multiplies the stiffness of its owner to structural damping."""
     torque: bool = False

@@ -146,7 +146,7 @@ def operating_point(model: Model, q: Float[Array, "n"], at: LinearizeAt = "postu
 
 
 def warns_of_mounting(function: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
-    """Decorate a function of a model and a posture q with the warnings of `mounting_doubt`."""
+    """Decorate a function of a model and a posture q with the warnings of `mounting_warning`."""
     signature = inspect.signature(function)
 
     @functools.wraps(function)
@@ -155,14 +155,14 @@ def warns_of_mounting(function: Callable[Arguments, Value]) -> Callable[Argument
         bound = signature.bind(*args, **kwargs).arguments
         model, q = bound["model"], bound["q"]
         if bound.get("at", "posture") == "posture" and model.as_built is not None and not is_traced(model, q):
-            for message in mounting_doubt(model, q):
+            for message in mounting_warning(model, q):
                 warnings.warn(message, stacklevel=2)
         return value
 
     return call
 
 
-def mounting_doubt(model: Model, q: Float[Array, "n"]) -> tuple[str, ...]:
+def mounting_warning(model: Model, q: Float[Array, "n"]) -> tuple[str, ...]:
     """Warning where natural frequencies at a posture depend on the distribution of weight among beams in loops; empty
     where it is statically determinate, or the frequencies change by less than 1 %.
 
@@ -304,9 +304,9 @@ def linearize(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture") -
     """Tangent matrices of the machine at rest in a posture, in which the springs are unloaded.
 
     M = df/dqdd, C = df/dqd, K = df/dq of the residual f (`inverse_dynamics`); gravity enters K by its geometric
-    stiffness; for beams in loops see `mounting_doubt`. Rayleigh damping adds alpha M + beta K_e to C, K_e the stiffness
-    of springs and beams. All three are symmetric. Loss factors give D of structural damping, and fractional damping
-    K_e (j omega tau)^a. Load-dependent stiffness is evaluated at q (`with_loaded_stiffness`).
+    stiffness; for beams in loops see `mounting_warning`. Rayleigh damping adds alpha M + beta K_e to C, K_e the
+    stiffness of springs and beams. All three are symmetric. Loss factors give D of structural damping, and fractional
+    damping K_e (j omega tau)^a. Load-dependent stiffness is evaluated at q (`with_loaded_stiffness`).
 
     Args:
         model: the machine.

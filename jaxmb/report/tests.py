@@ -89,7 +89,7 @@ def score_table(result: Result, entries: Sequence[Entry]) -> Table:
             (
                 entry.name,
                 ROLES[entry.role],
-                str(np.count_nonzero(entry.test.row_weights())),
+                str(np.count_nonzero(entry.test.stated_variances())),
                 *(None if value is None else form(value) for value, form in cells),
             )
         )

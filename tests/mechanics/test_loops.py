@@ -21,7 +21,7 @@ from jaxmb.mechanics import tangent
 from jaxmb.mechanics.compliance import cartesian_compliance, compliance_matrix
 from jaxmb.mechanics.dynamics import gravity_energy
 from jaxmb.mechanics.loops import loop_gaps, loop_motion, nearby_motion_map
-from jaxmb.mechanics.tangent import mounting_doubt
+from jaxmb.mechanics.tangent import mounting_warning
 from tests.mechanics.beam_assembly import assembled
 
 CRANK, COUPLER, ROCKER, BASE = 0.3, 0.8, 0.6, 0.9
@@ -442,12 +442,12 @@ def test_beams_that_share_their_weight_as_they_were_mounted(width, reported, mon
         "loop": [{"name": "clamp", "frame_a": "foot", "frame_b": "right", "type": "fixed"}],
     }  # fmt: skip
     model = jaxmb.build_model(jaxmb.Machine.model_validate(portal))
-    doubts = mounting_doubt(model, model.reference)
+    doubts = mounting_warning(model, model.reference)
     assert bool(doubts) is reported
     if reported:
         assert "natural frequencies of 'portal' depend on the mounting" in doubts[0]
         monkeypatch.setattr(tangent, "_mounting_change", lambda *_: (np.eye(1), np.eye(1), np.eye(1)))  # not compiled
-        assert "of 'gate' depend" in mounting_doubt(dataclasses.replace(model, name="gate"), model.reference)[0]
+        assert "of 'gate' depend" in mounting_warning(dataclasses.replace(model, name="gate"), model.reference)[0]
         monkeypatch.undo()
         with pytest.warns(UserWarning, match="'portal' depend on the mounting"):
             found = jaxmb.linearize(model, model.reference)

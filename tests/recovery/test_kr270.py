@@ -16,7 +16,7 @@ from jaxmb.cli import main
 from jaxmb.identify.assess.remarks import misfit_remarks, outlier_remarks
 from jaxmb.identify.estimation.linear import linear_fit
 from jaxmb.identify.experiments.deflections.load_cases import measured_displacements, observation_matrix, predicted
-from jaxmb.identify.fit.noise import Misfit
+from jaxmb.identify.fit.noise import ReducedChiSquare
 from jaxmb.identify.stiffness_model.compensator import added_stiffness, spring_of
 from jaxmb.identify.stiffness_model.complete_model import complete_reduction
 from jaxmb.identify.stiffness_model.variants import compensated_percent
@@ -142,6 +142,6 @@ def test_a_model_that_does_not_follow_is_told(result):
     assert rows["possible"]
     assert not any("reduced chi-square" in remark for remark in result.remarks)
     fit = linear_fit(np.ones((9, 1)), np.r_[np.zeros(8), 1.0], np.full(9, 1e-3), robust=True)
-    (excess,), (outliers,) = misfit_remarks(Misfit(1e6, 100.0)), outlier_remarks(fit.weights)
+    (excess,), (outliers,) = misfit_remarks(ReducedChiSquare(1e6, 100.0)), outlier_remarks(fit.weights)
     assert excess.startswith("reduced chi-square 1e+06")
     assert outliers.startswith("1 of 9")

@@ -14,7 +14,7 @@ from jaxmb.identify.assess.budget import ParameterBudget
 from jaxmb.identify.assess.result import Mode, Parameter
 from jaxmb.identify.assess.tests.frf import ModesMetrics
 from jaxmb.identify.estimation.identifiability import KnownTogether
-from jaxmb.identify.fit.noise import Misfit
+from jaxmb.identify.fit.noise import ReducedChiSquare
 from jaxmb.identify.fit.problem import Prior
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import make_study
@@ -424,7 +424,9 @@ def test_undamped_modes_are_not_marked(result):
 
 def test_many_tests_share_a_table_and_figures(result, figures_of, overlapping):
     entry = result.study.fitted[0]
-    noisy = dataclasses.replace(result, metrics=dataclasses.replace(result.metrics, misfit=Misfit(1.0, 100.0)))
+    noisy = dataclasses.replace(
+        result, metrics=dataclasses.replace(result.metrics, misfit=ReducedChiSquare(1.0, 100.0))
+    )
     found = frf_sections(noisy, [entry] * 4)
     tables = [part.title for part in found[0].parts if isinstance(part, Table)]
     assert tables == ["", "Modes of all tests"]
@@ -508,7 +510,7 @@ def test_the_verdict_comes_first(result, text_of):
     doubtful = dataclasses.replace(
         result,
         status="not converged after 3 rounds: the cost still falls",
-        metrics=dataclasses.replace(result.metrics, misfit=Misfit(1e6, 100.0)),
+        metrics=dataclasses.replace(result.metrics, misfit=ReducedChiSquare(1e6, 100.0)),
         parameters=result.parameters | {name: result.parameters[name]._replace(identifiable="no", std_log=np.inf)},
         doubts=tuple(f"doubt {k}" for k in range(8)),
     )

@@ -35,7 +35,7 @@ from jaxmb.identify.experiments.machine_errors import (
 )
 from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.experiments.tolerances import StatedError, Tolerances
-from jaxmb.identify.fit.noise import FALSE_ALARM, misfits
+from jaxmb.identify.fit.noise import FALSE_ALARM, reduced_chi_squares
 from jaxmb.identify.fit.problem import Problem, final_state, on_some_lines
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.machine.build import Model
@@ -47,9 +47,9 @@ TRIED, NONLINEAR = 4, 0.2
 """Draws that are refitted in any case, and largest difference of a refit from the linear effect up to which the effect
 of stated errors counts as linear: of the parameters over their standard deviation, of the residual over the noise."""
 WIDE_PRIOR = 100.0
-"""Standard deviation, over the width of its bounds, of a prior of each parameter in refits. It holds directions without
-effect on the data, along which rounding would let errors of the description move the estimate by any size, or end a
-refit early; the standard deviation of a parameter known to a width is smaller by 5e-5 of it."""
+"""Standard deviation of a weak prior of each parameter in refits, in widths of its bounds. Without it, directions that
+have no effect on the data would drift by rounding, or end a refit early. It reduces the standard deviation of a
+parameter that is known to a width by 5e-5."""
 REFIT_ROWS = 6000
 """Rows of data to which refits are made, about; residuals of their ends are of all rows."""
 SMALL = 0.1
@@ -317,8 +317,9 @@ def _drawn(
     std: np.ndarray,
     seed: int,
 ) -> Budget:
-    """The budget with covariance and curvature of refits to drawn errors where their effect is not linear; after the
-    first draws it is computed of slow tests only where it is not.
+    """The budget with covariance and curvature of refits to drawn errors where their effect is not linear.
+
+    After `TRIED` draws, the effect on slow tests is taken to first order if it was linear in these.
 
     Args:
         change: residual of noise-free data with drawn errors, to first order in some tests.
@@ -462,7 +463,7 @@ def explained_tests(
     rows: Sequence[slice],
     residual: Float[np.ndarray, "m"],
     jacobian: Float[np.ndarray, "m d"],
-    row_weights: Float[np.ndarray, "m"],
+    stated_variances: Float[np.ndarray, "m"],
 ) -> tuple[bool, ...]:
     """Whether errors of their most likely sizes explain the residual of each test beyond its noise.
 
@@ -473,18 +474,19 @@ def explained_tests(
         rows: rows of each test.
         residual: at the estimate; rows of a prior last.
         jacobian: of the residual.
-        row_weights: variance of each residual under the stated noise.
+        stated_variances: variance of each residual under the stated noise.
     """
     if found.excess is None:
         return (False,) * len(rows)
     count = len(found.columns)
     both = np.column_stack([residual, np.pad(found.curvature, ((0, residual.size - count), (0, 0)))])
-    rest, squares, _ = joint_residual(found, rows, both, jacobian, row_weights)
-    explained = [own.explained for own in misfits(rest[:, 0], jacobian, row_weights, rows)]
+    rest, squares, _ = joint_residual(found, rows, both, jacobian, stated_variances)
+    explained = [own.explained for own in reduced_chi_squares(rest[:, 0], jacobian, stated_variances, rows)]
     if found.draws is not None:  # curvature of each draw that the errors and the other draws do not explain
         drawn = np.sqrt(DRAWS) * rest[:count, 1:] / np.maximum(1.0 - squares[1:], np.finfo(float).eps)
         explained = [
-            yes or bool(np.sum(rest[own, 0] ** 2) - np.sum(row_weights[own]) <= np.sum(drawn[own] ** 2, axis=0).max())
+            yes
+            or bool(np.sum(rest[own, 0] ** 2) - np.sum(stated_variances[own]) <= np.sum(drawn[own] ** 2, axis=0).max())
             for yes, own in zip(explained, rows, strict=True)
         ]
     return tuple(explained)
@@ -495,7 +497,7 @@ def joint_residual(
     rows: Sequence[slice],
     residuals: Float[np.ndarray, "m k"],
     jacobian: Float[np.ndarray, "m d"],
-    row_weights: Float[np.ndarray, "m"],
+    stated_variances: Float[np.ndarray, "m"],
 ) -> tuple[Float[np.ndarray, "m k"], Float[np.ndarray, "k"], Float[np.ndarray, "d"]]:
     """Residuals of joint fits of the parameters and of all stated errors, these with their tolerances as a prior, to
     first order; the sums of squares of residuals and errors in units of noise and tolerances; and the change of u for
@@ -506,17 +508,17 @@ def joint_residual(
         rows: rows of each test, or of all.
         residuals: at the estimate; rows of a prior last.
         jacobian: of the residual.
-        row_weights: variance of each residual under the stated noise.
+        stated_variances: variance of each residual under the stated noise.
     """
     size, parts = jacobian.shape[1], [*rows, slice(len(found.columns), len(jacobian))]
     parts = [own for own in parts if own.start < own.stop]
-    few = _in_few_rows(found, parts, residuals, jacobian, row_weights)
+    few = _in_few_rows(found, parts, residuals, jacobian, stated_variances)
     slopes, right = with_error_prior(few[:, :size], few[:, size : -residuals.shape[1]]), few[:, -residuals.shape[1] :]
     svd, right = scaled_svd(slopes, rows=len(jacobian)), np.pad(right, ((0, len(slopes) - len(few)), (0, 0)))
     along = svd.gain @ (svd.range(len(right)).T @ right)
-    rest = residuals * (row_weights > 0.0)[:, None]
+    rest = residuals * (stated_variances > 0.0)[:, None]
     for own in parts:
-        used = (row_weights[own] > 0.0)[:, None]
+        used = (stated_variances[own] > 0.0)[:, None]
         rest[own] -= used * (jacobian[own] @ along[:size] + found.all_columns(own) @ along[size:])
     return rest, np.sum(svd.beside(right) ** 2, axis=0), -along[:size, 0]
 

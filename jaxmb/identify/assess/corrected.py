@@ -37,9 +37,11 @@ from jaxmb.linalg.responses import FEW
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.loops import degrees_of_freedom
 
-REST, MOVING = -1, (2, 8)
-"""Number of no further spring, and how many further springs move together: that of a hypothesis beside another one, and
-with those of a foundation, which have tolerances."""
+NO_SPRING = -1
+"""Number of an error that is no further spring."""
+PROGRAM_SIZES = 2, 8
+"""Numbers of further springs for which a program is compiled: two in one hypothesis, and these with the six of a
+foundation, which have tolerances."""
 Batch = tuple[Int[np.ndarray, "p"], Float[Array, "t n"], Int[np.ndarray, "k"] | None]
 NOT_FINITE = 1e6
 """Residual, in units of the noise, in place of one that is not finite."""
@@ -133,7 +135,7 @@ class CorrectedResidual:
         problem, size = self.problem, u.size
         prior = np.asarray(problem.prior_residual(jax.device_put(u)))
         known = np.broadcast_to(self.known, problem.data_rows + prior.size)
-        present = (*self._springs[(x + self.origin != 0.0) & (self._springs != REST)].tolist(),)
+        present = (*self._springs[(x + self.origin != 0.0) & (self._springs != NO_SPRING)].tolist(),)
         for k, rows in enumerate(problem.row_slices):
             along, index = self._partial(_with_slopes, k, tests[k]) if k in tests else self._along[k], self._index(k)
             point = jax.device_put(np.concatenate([u, x + self.origin])[index])
@@ -164,12 +166,12 @@ class CorrectedResidual:
         """
         size, index = self.problem.free.size, self._index(k)
         asked = np.flatnonzero(np.isin(columns, index))
-        spring = np.append(np.full(size, REST), self._springs)[np.array(columns, int)[asked]]
-        spring = np.where(np.isin(spring, present), REST, spring)
+        spring = np.append(np.full(size, NO_SPRING), self._springs)[np.array(columns, int)[asked]]
+        spring = np.where(np.isin(spring, present), NO_SPRING, spring)
         batches = list[Batch]()
-        for own in sorted({REST, *spring.tolist()}):
+        for own in sorted({NO_SPRING, *spring.tolist()}):
             of_spring, moving = np.flatnonzero(spring == own), self._moving([{*present, own}])
-            for first in range(0, max(of_spring.size, own == REST), size + 1):
+            for first in range(0, max(of_spring.size, own == NO_SPRING), size + 1):
                 part = of_spring[first : first + size + 1]
                 tangents = np.zeros((size + 1, index.size))
                 tangents[: part.size] = np.array(columns, int)[asked[part], None] == index
@@ -179,7 +181,7 @@ class CorrectedResidual:
     def residuals(self, u: Float[np.ndarray, "b d"], x: Float[np.ndarray, "b e"]) -> Float[np.ndarray, "b m"]:
         """Residual in units of the noise at several points: unknowns and sizes of the errors, SI."""
         points = np.concatenate([u, x + self.origin], axis=1)
-        present = (self._springs[(row != 0.0) & (self._springs != REST)] for row in x + self.origin)
+        present = (self._springs[(row != 0.0) & (self._springs != NO_SPRING)] for row in x + self.origin)
         moving = self._moving([each.tolist() for each in present])
         parts = [
             *(at(jax.device_put(points[:, self._index(k)]), moving) for k, at in enumerate(self._at)),
@@ -189,10 +191,10 @@ class CorrectedResidual:
 
     @functools.cached_property
     def _springs(self) -> Int[np.ndarray, "e"]:
-        """Number of the further spring of each error, behind them those of pairs; `REST` for other errors."""
+        """Number of the further spring of each error, behind them those of pairs; `NO_SPRING` for other errors."""
         keys = [compliance_key(name) for name in (*self._further, *rocking_pairs(self.model))]
         numbers = {of: k for k, key in enumerate(keys) for of in (key, damping_key(key))}
-        return np.array([numbers.get(error.key, REST) for error in self.errors], int)
+        return np.array([numbers.get(error.key, NO_SPRING) for error in self.errors], int)
 
     @functools.cached_property
     def _further(self) -> list[str]:
@@ -201,10 +203,10 @@ class CorrectedResidual:
 
     @functools.cached_property
     def _of_pairs(self) -> dict[int, tuple[int, ...]]:
-        """Numbers of the further springs of each pair of them, by its own; none for `REST`."""
+        """Numbers of the further springs of each pair of them, by its own; none for `NO_SPRING`."""
         names, count = self.model.coordinates, len(self._further)
         pairs = [tuple(self._further.index(names[i]) for i in pair) for pair in rocking_pairs(self.model).values()]
-        return {REST: ()} | dict(enumerate(pairs, count))
+        return {NO_SPRING: ()} | dict(enumerate(pairs, count))
 
     @functools.cached_property
     def _freedoms(self) -> tuple[Int[np.ndarray, "m"], Int[np.ndarray, "k"]]:
@@ -225,7 +227,7 @@ class CorrectedResidual:
             return None
         springs = [{k for one in each for k in self._of_pairs.get(one, (one,))} for each in springs]
         most = max(map(len, springs))
-        count = next((size for size in MOVING if size >= most), further.size)
+        count = next((size for size in PROGRAM_SIZES if size >= most), further.size)
         order = [sorted(range(further.size), key=lambda k: k not in each)[:count] for each in springs]
         return np.array([np.append(machine, further[some]) for some in order])
 

@@ -46,11 +46,11 @@ from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.fit.linear import LinearStep, Unknowns
 from jaxmb.identify.fit.noise import (
     FALSE_ALARM,
-    Misfit,
-    misfits,
-    misfits_of_tests,
+    ReducedChiSquare,
     noise_correlation_length,
-    uninflated_weights,
+    reduced_chi_squares,
+    reduced_chi_squares_of_tests,
+    uninflated_variances,
 )
 from jaxmb.identify.fit.problem import is_large, state_of_test, with_tests
 from jaxmb.identify.fit.state import Fit
@@ -87,7 +87,7 @@ class Solution:
     """Residual in units of the noise, scaled by the roots of the weights; rows of the prior last."""
     jacobian: Jacobian
     """Derivative of the residual by u."""
-    row_weights: Float[np.ndarray, "m"]
+    stated_variances: Float[np.ndarray, "m"]
     """Variance of each residual under the stated noise: its weight in the fit, 0 for unused rows; in a linear step
     robust weights included."""
 
@@ -103,9 +103,9 @@ class Solution:
 class GoodnessOfFit:
     """Residual of a solution compared with its noise and with the tolerances of machine and tests."""
 
-    misfits: dict[str, Misfit]
+    misfits: dict[str, ReducedChiSquare]
     """Reduced chi-square of each fitted test, by name."""
-    misfit: Misfit | None
+    misfit: ReducedChiSquare | None
     """Reduced chi-square of all data; None where noise is estimated from the residual."""
     budget: Budget | None
     """Effect of the errors of machine and tests; None where all is exact."""
@@ -117,9 +117,9 @@ class GoodnessOfFit:
     misfit_tolerated: bool | None
     """Whether errors within their tolerances, or those of a fit in two steps, explain the misfit of all data; None
     where noise explains it, and where all is exact."""
-    untolerated_misfits: dict[str, Misfit]
+    untolerated_misfits: dict[str, ReducedChiSquare]
     """`misfits`, at most 1 where errors within their tolerances explain them."""
-    untolerated_misfit: Misfit | None
+    untolerated_misfit: ReducedChiSquare | None
     """`misfit`, at most 1 where such errors explain it."""
     systematic_fractions: dict[str, float]
     """Systematic fraction of the residual variance, by name of the fitted tests in which it is significant."""
@@ -132,7 +132,7 @@ class GoodnessOfFit:
     without_modes: tuple[str, ...]
     """Names of the fitted tests at whose posture its mass matrix is not positive definite."""
     is_inconsistent: bool
-    """Whether the residual of a test is at least `INCONSISTENT` times its stated noise and not tolerated."""
+    """Whether the residual of a test is more than `INCONSISTENT` times its stated noise and not tolerated."""
 
     @property
     def all_by_errors(self) -> bool:
@@ -164,8 +164,8 @@ def goodness_of_fit(
         information: as of `SolverRun`; the part of the residual that errors of u explain is tolerated then.
     """
     study, problem, model = solution.study, solution.study.problem, solution.model
-    variances = solution.row_weights if step is None else step.variances
-    each = misfits_of_tests(problem, solution.residual, solution.jacobian, variances)
+    variances = solution.stated_variances if step is None else step.variances
+    each = reduced_chi_squares_of_tests(problem, solution.residual, solution.jacobian, variances)
     total = _misfit(solution, step)
     if information is None:
         stated, by_errors, tolerated, joint = _effect_of_errors(solution, each, step)
@@ -190,7 +190,7 @@ def goodness_of_fit(
         if test.vibration is not None and singular_mass_matrices(np.asarray(view.tangent.mass)):
             without_modes.append(test.name)
         lines = None if allowed else test.lines
-        share = 0.0 if lines is None else lines.systematic(solution.residual[rows], solution.row_weights[rows])
+        share = 0.0 if lines is None else lines.systematic(solution.residual[rows], solution.stated_variances[rows])
         is_visible = own.factor * (test.noise.nominal or 0.0) > LEAST_LOG_RESIDUAL
         if share >= SYSTEMATIC and is_visible and (not test.noise.is_known or own.factor > LEAST_RESIDUAL):
             systematic[test.name] = share
@@ -228,7 +228,7 @@ def _held_out_error(solution: Solution, entry: Entry) -> str:
     if not (text or score.poor):
         return ""
     # errors of the test increase a noise that is estimated from its residual
-    variances = np.asarray(test.row_weights()) * np.minimum(entry.source.variance_bound(test), 1.0)
+    variances = np.asarray(test.stated_variances()) * np.minimum(entry.source.variance_bound(test), 1.0)
     used = variances > 0.0
     scale = 1.0 / np.sqrt(variances[used])
     residual = residual_of_test(test, view)[used] * scale
@@ -241,24 +241,24 @@ def _held_out_error(solution: Solution, entry: Entry) -> str:
     return text or f"not reproduced by the identified machine ({score.text})"
 
 
-def _is_noise(solution: Solution, test: int, misfit: Misfit) -> bool:
+def _is_noise(solution: Solution, test: int, misfit: ReducedChiSquare) -> bool:
     """Whether most of a misfit is line-to-line scatter, as of noise that is larger than stated: errors of machine and
     tests have smooth effects."""
     problem = solution.study.problem
     rows, lines = problem.row_slices[test], problem.tests[test].lines
     if lines is None or not problem.tests[test].noise.is_known:
         return False
-    weights = solution.row_weights[rows]
+    weights = solution.stated_variances[rows]
     scatter = float(np.mean(lines.scatter(solution.residual[rows], weights)[weights > 0.0]))
     return scatter > LARGER_NOISE and scatter - 1.0 > 0.5 * (misfit.square - 1.0)
 
 
-def _untolerated(misfit: Misfit, tolerated: bool) -> Misfit:
+def _untolerated(misfit: ReducedChiSquare, tolerated: bool) -> ReducedChiSquare:
     """A misfit, at most 1 where it is tolerated."""
     return dataclasses.replace(misfit, square=min(misfit.square, 1.0)) if tolerated else misfit
 
 
-def _misfit(solution: Solution, step: LinearStep | None) -> Misfit | None:
+def _misfit(solution: Solution, step: LinearStep | None) -> ReducedChiSquare | None:
     """Reduced chi-square of all data; None where noise is estimated from the residual."""
     study, problem = solution.study, solution.study.problem
     if step is not None:
@@ -267,12 +267,12 @@ def _misfit(solution: Solution, step: LinearStep | None) -> Misfit | None:
         return None
     data, own = slice(0, problem.data_rows), sum(test.noise.nuisance_rows for test in study.tests)
     length = np.average([noise_correlation_length(t) for t in study.tests], weights=[t.rows for t in study.tests])
-    weights = uninflated_weights(problem, solution.row_weights)
-    return misfits(solution.residual, solution.jacobian, weights, [data], [own], [float(length)])[0]
+    weights = uninflated_variances(problem, solution.stated_variances)
+    return reduced_chi_squares(solution.residual, solution.jacobian, weights, [data], [own], [float(length)])[0]
 
 
 def _effect_of_errors(
-    solution: Solution, each: Sequence[Misfit], step: LinearStep | None
+    solution: Solution, each: Sequence[ReducedChiSquare], step: LinearStep | None
 ) -> tuple[Budget | None, tuple[bool, ...], tuple[bool, ...], JointFit | None]:
     """Effect of the errors of machine and tests, and the misfits that they explain: `budget` and
     `explained_by_errors` of `GoodnessOfFit`, whether errors within their tolerances explain the misfit of each fitted
@@ -323,12 +323,16 @@ def _effect_of_errors(
 def _explained_by_values(solution: Solution, information: Float[np.ndarray, "k d"]) -> tuple[bool, ...]:
     """Whether errors of u within their standard deviations explain the residual of each test beyond its noise, to first
     order."""
-    problem, jacobian, scale = solution.study.problem, np.asarray(solution.jacobian), inverse_std(solution.row_weights)
+    problem, jacobian, scale = (
+        solution.study.problem,
+        np.asarray(solution.jacobian),
+        inverse_std(solution.stated_variances),
+    )
     rows = np.concatenate([jacobian * scale[:, None], information])
     change = scaled_svd(rows, RANK_TOLERANCE).solve(np.pad(solution.residual * scale, (0, len(information))))
     is_likely = float(np.sum((information @ change) ** 2)) <= float(chdtri(solution.u.size, FALSE_ALARM))
     rest = solution.residual - jacobian @ change
-    left = misfits_of_tests(problem, rest, jacobian, solution.row_weights)
+    left = reduced_chi_squares_of_tests(problem, rest, jacobian, solution.stated_variances)
     return tuple(is_likely and own.explained for own in left)
 
 
@@ -344,7 +348,7 @@ def _near_joint_fit(
     free, u = solution.study.free, solution.u
     linear, data = found.linearized(found.columns), slice(0, len(found.columns))
     residual = np.pad(solution.residual, (0, u.size))[:, None]
-    weights = np.pad(solution.row_weights, (0, u.size), constant_values=1.0)
+    weights = np.pad(solution.stated_variances, (0, u.size), constant_values=1.0)
     _, _, change = joint_residual(linear, [data], residual, jacobian, weights)
     there = np.clip(u + change, np.minimum(free.lower, u), np.maximum(free.upper, u))
     model = free.apply(solution.model, free.values(jnp.asarray(there)))
@@ -361,9 +365,9 @@ def _without_bound_limited(
 def noise_variances(solution: Solution) -> Float[np.ndarray, "m"]:
     """Variance of each residual by noise alone: by the line-to-line scatter where the noise is not known."""
     problem, jacobian = solution.study.problem, solution.jacobian
-    found, svd = uninflated_weights(problem, solution.row_weights), jacobian_svd(jacobian)
+    found, svd = uninflated_variances(problem, solution.stated_variances), jacobian_svd(jacobian)
     for rows, test in zip(problem.row_slices, problem.tests, strict=True):
-        weights = solution.row_weights[rows]
+        weights = solution.stated_variances[rows]
         if not (test.noise.is_known or test.lines is None):
             found[rows] *= test.lines.scatter(solution.residual[rows], weights)
         basis = svd.basis(jacobian[rows])
@@ -388,10 +392,10 @@ class SolverRun(NamedTuple):
     initial: Float[np.ndarray, "d"]
     """Initial physical values."""
     cost: float
-    """Without the prior."""
+    """Cost of the data, without that of the prior."""
     initial_cost: float
     variances: Float[np.ndarray, "m"]
-    """Of the residual, in units of the noise."""
+    """Variance of each residual, in units of the noise."""
     evaluations: dict[str, int]
     history: list[tuple[int, float]]
     """(evaluations, best objective so far)."""
@@ -442,7 +446,7 @@ class Estimate(Solution):
         """The estimate with other standard deviations and the verdicts that follow."""
         return dataclasses.replace(self, identifiability=self.identifiability.with_std(std))
 
-    def with_systematic(self, covariance: Float[np.ndarray, "d d"]) -> "Estimate":
+    def with_added_covariance(self, covariance: Float[np.ndarray, "d d"]) -> "Estimate":
         """The estimate with a covariance of systematic errors of u added to that of noise."""
         known = self.identifiability._replace(covariance=self.identifiability.covariance + covariance)
         systematic = self.systematic_covariance + covariance
@@ -550,7 +554,7 @@ class Diagnosis(NamedTuple):
 
     estimate: Estimate
     """The estimate, its standard deviations with the effect of these errors."""
-    wrong: bool
+    has_model_error: bool
     """Whether the model does not reproduce the data within its noise and the stated tolerances."""
     doubts: Sequence[str]
     remarks: Sequence[str]

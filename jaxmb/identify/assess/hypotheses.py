@@ -18,7 +18,7 @@ from jaxmb.identify.assess.corrected import CorrectedResidual, rotated
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, inverse_std, scaled_svd, triangular_factor
 from jaxmb.identify.estimation.least_squares import MOST_EVALUATIONS, SETTLED, host_minimum
 from jaxmb.identify.experiments.machine_errors import compliance_key, damping_key, rocking_pairs
-from jaxmb.identify.experiments.motion import PostureTest
+from jaxmb.identify.experiments.posture_test import PostureTest
 from jaxmb.identify.experiments.test import LEAST_PERCENT, Test, residual_of_test
 from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.fit.noise import FALSE_ALARM
@@ -91,6 +91,7 @@ def _whitened(columns: Float[np.ndarray, "m *c"], step: WhiteningStep) -> Float[
 
 
 Drops = tuple[float, Float[np.ndarray, "c"], Float[np.ndarray, "c"]]
+"""Sum of squares of a residual, and for each error the decrease by it and its size; see `drops`."""
 
 
 def drops(
@@ -117,9 +118,9 @@ class Hypothesis(NamedTuple):
 
     error: StatedError | None = None
     alternatives: Mapping[int, Test] = types.MappingProxyType({})
-    """By index of the test."""
+    """Tests in place of others, by the index of these."""
     text: str = ""
-    """Of alternatives."""
+    """Text on the alternatives; empty for an error."""
     beside: tuple[StatedError, ...] = ()
     """Those that are fitted with an error: the damping of a missing elasticity, a second error."""
 
@@ -205,7 +206,7 @@ class HypothesisSearch:
     elsewhere: float = 0.0
     """Part of the sum of squares that is in no row."""
     alternatives: Sequence[tuple[Mapping[int, Test], str]] = ()
-    """To tests, by index, with their texts."""
+    """Tests in place of others, by the index of these, each with its text."""
 
     @property
     def noise_limit(self) -> float:
@@ -318,9 +319,18 @@ PARALLEL = 1e-8
 def refitted_hypotheses(
     search: HypothesisSearch, points: Sequence[np.ndarray], chi_square: float, beyond: Collection[str]
 ) -> list[FittedHypothesis]:
-    """Refits of the errors beyond their tolerance (keys), of the hypotheses on a single wrong channel, of those that
-    explain most to first order at any of some points or at a size that is tried, of those that have starts of their
-    own, and of those whose effect resembles that of the best; of alternatives, and of pairs of errors."""
+    """The likeliest hypotheses, each fitted jointly with the free parameters.
+
+    Refitted are alternatives that lower the residual; errors that explain most to first order, at any of the points or
+    at a size that is tried, or that have starting values of their own; errors of a channel without which the other
+    channels agree; errors whose effect resembles that of the best; and pairs of errors.
+
+    Args:
+        search: the hypotheses and the residual that they may explain.
+        points: of the linearizations, u; the fit first.
+        chi_square: sum of squares of the residual at the fit.
+        beyond: keys of errors beyond their tolerance, which are refitted in any case.
+    """
     errors, channel = search.corrected.errors, _fit_without_channel(search, points[0])
     at = [*points, *([] if channel is None else [channel[0]])]
     expected, distinct, inside = _expected_chi_squares(search, at, None if channel is None else channel[1])
@@ -489,7 +499,7 @@ def refits_of_pairs(
         found: refitted hypotheses.
         errors: all.
         model: with further springs.
-        beside: what each error explains beside one.
+        beside: returns the `drops` of all errors beside a fitted one.
         fitted: the refit of a hypothesis from the best start.
         noise_limit: largest sum of squares of noise alone.
     """

@@ -249,7 +249,7 @@ def assess(estimate: Estimate) -> Result:
         budgets = (
             parameter_budgets(goodness.budget, study.free, estimate.std, study.free.slope(estimate.values)) or None
         )
-        estimate = estimate.with_systematic(goodness.budget.covariance)
+        estimate = estimate.with_added_covariance(goodness.budget.covariance)
     rows = information_rows(estimate.jacobian, run.variances) if run.information is None else run.information
     combinations = groups(rows, estimate.identifiability.prior_std)
     if not estimate.has_std:
@@ -265,7 +265,9 @@ def assess(estimate: Estimate) -> Result:
     )
     machine = study.machine_with(estimate.model)
     doubts = _doubts(estimate, diagnosis, metrics, machine)
-    ended = converged_status(goodness.missed, diagnosis.wrong, verdict, estimate.identifiability.verdict, doubts)
+    ended = converged_status(
+        goodness.missed, diagnosis.has_model_error, verdict, estimate.identifiability.verdict, doubts
+    )
     return Result(
         study=_with_estimated_noise(estimate),
         status=linear_status([solved.step], ended)
@@ -398,8 +400,8 @@ def _tangents_by_errors(estimate: Estimate, entry: Entry) -> tuple[Tangent, np.n
 
 
 NO_MODES = (
-    "the identified machine has no modes at this posture, as its mass matrix is not positive definite: inertias that no"
-    " body has reproduce the data best"
+    "the identified machine has no modes at this posture, as its mass matrix is not positive definite: the best fit"
+    " has inertias that no body has"
 )
 CONVERGED_SLOPE = 1e-6
 """Cosine between the residual and a column of the Jacobian, of a parameter not limited by a bound, below which the fit
@@ -434,11 +436,11 @@ def search_estimate(
         raise ValueError(f"study '{study.name}': no start has a finite cost")
     study = study.at_values(study.free.values(fit.best_u))
     problem, free = study.problem, study.free
-    residual, jacobian, row_weights = linearized(problem, fit.best_u)
+    residual, jacobian, stated_variances = linearized(problem, fit.best_u)
     # exp(log(bound)) may differ from the bound in the last digit.
     values, initial = (np.clip(free.values(u), free.lower_value, free.upper_value) for u in (fit.best_u, fit.initial_u))
     model = free.apply(study.model, values)
-    point = residual, jacobian, row_weights
+    point = residual, jacobian, stated_variances
     solution = Solution(study, seed, fit.best_u, model, tuple(test.view(model) for test in study.tests), *point)
     goodness, unit = goodness_of_fit(solution, None, information), float(problem.noise_unit) ** 2
     variances = row_variances(problem, *point, goodness.explained_by_errors)
@@ -496,21 +498,21 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
     # errors of the description of single tests, or of all, are no disagreement on a parameter
     if goodness.misfit_tolerated or (goodness.not_reproduced and contradiction == 0.0):
         common = None
-    wrong = bool(
+    has_model_error = bool(
         goodness.not_reproduced
         or goodness.is_inconsistent
         or goodness.systematic_fractions
         or hypotheses
         or contradiction
     )
-    if wrong and run.information is None and not (goodness.all_by_errors or is_large(problem)):
+    if has_model_error and run.information is None and not (goodness.all_by_errors or is_large(problem)):
         estimate = estimate.with_std(np.maximum(estimate.std, jackknife_std(estimate)))
     estimate = with_hypotheses(estimate, explanations)
     excess = goodness.untolerated_misfit is not None and not goodness.untolerated_misfit.explained
     cause = one_model_text(common, estimate.study, estimate.study.free.named(estimate.values))
     return Diagnosis(
         estimate=estimate,
-        wrong=wrong,
+        has_model_error=has_model_error,
         doubts=(
             *run.doubts,
             *bounded,
@@ -519,7 +521,7 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
         ),
         remarks=(
             *search_remarks(estimate.study, fit),
-            *([NOT_SEARCHED] if (wrong or excess) and is_costly else []),
+            *([NOT_SEARCHED] if (has_model_error or excess) and is_costly else []),
             *([NOT_PROPAGATED] if is_stated and is_costly and not goodness.not_reproduced else []),
             *([IN_TWO_STEPS] if is_stated and run.information is not None and not is_exact else []),
             *(bound_remarks(estimate, fit.initial_u) if fit.initial_u is not None else ()),

@@ -104,5 +104,5 @@ def with_systematic_errors(estimate: Estimate) -> tuple[Estimate, list[str]]:
         systematic = KINDS[kind].systematic
         if systematic is not None:
             covariance, remarks = systematic(estimate, entries)
-            estimate, sentences = estimate.with_systematic(covariance), [*sentences, *remarks]
+            estimate, sentences = estimate.with_added_covariance(covariance), [*sentences, *remarks]
     return estimate, sentences

@@ -113,21 +113,27 @@ def diagnosed_linear(estimate: Estimate, linear: LinearSystem) -> Diagnosis:
         linear: its equations.
     """
     step, systematic = linear.step, list[str]()
-    wrong = bool(estimate.goodness.not_reproduced) or estimate.goodness.is_inconsistent
-    if not (wrong or estimate.goodness.misfit_tolerated):
+    has_model_error = bool(estimate.goodness.not_reproduced) or estimate.goodness.is_inconsistent
+    if not (has_model_error or estimate.goodness.misfit_tolerated):
         estimate, systematic = with_systematic_errors(estimate)
     restricted = _restricted_remarks(estimate, linear)
     explanations = linear_model_errors(estimate, linear)
     hypotheses = explanations.errors
-    wrong = wrong or bool(hypotheses or (restricted and not systematic and step.misfit.square > RESTRICTED))
-    if wrong:
+    has_model_error = has_model_error or bool(
+        hypotheses or (restricted and not systematic and step.misfit.square > RESTRICTED)
+    )
+    if has_model_error:
         estimate = estimate.with_std(np.maximum(estimate.std, jackknife_std(estimate)))
-    common = [] if wrong else _common_factor(estimate, linear)
+    common = [] if has_model_error else _common_factor(estimate, linear)
     estimate = with_hypotheses(estimate, explanations)
     if common or estimate.std_unknown:
         estimate = estimate.without_std
     stated = estimate.goodness.budget
-    known = estimate.identifiability if stated is None else estimate.with_systematic(stated.covariance).identifiability
+    known = (
+        estimate.identifiability
+        if stated is None
+        else estimate.with_added_covariance(stated.covariance).identifiability
+    )
     # gross errors invalidate everything else
     on_bodies, of_noise = ([], []) if estimate.goodness.gross_errors else body_remarks(estimate, step)
     # consequences of the error
@@ -137,7 +143,7 @@ def diagnosed_linear(estimate: Estimate, linear: LinearSystem) -> Diagnosis:
     on_bounds, of_values = value_remarks(estimate.study, linear, known, beyond)
     return Diagnosis(
         estimate=estimate,
-        wrong=wrong,
+        has_model_error=has_model_error,
         doubts=(
             *(error.text for error in common),
             *outlier_remarks(step.robust_weight),
@@ -170,7 +176,7 @@ def _common_factor(estimate: Estimate, linear: LinearSystem) -> list[ModelError]
         stated = linear.unknowns.encode(values)
     if not np.isfinite(stated).all():
         return []
-    scale = np.sqrt(estimate.row_weights[: rows.measured.size]) / rows.std
+    scale = np.sqrt(estimate.stated_variances[: rows.measured.size]) / rows.std
     predicted, measured = rows.matrix @ stated * scale, rows.measured * scale
     size, both = float(predicted @ predicted), float(predicted @ measured)
     if size <= 0.0 or both <= 0.0:
@@ -220,9 +226,9 @@ def _estimate_of_equations(study: Study, found: Unknowns, rows: Equations, seed:
         u=study.free.encode(values),
         model=model,
         views=tuple(test.view(model) for test in study.tests),
-        residual=-np.sqrt(step.row_weights) * step.residual / stacked.std,
+        residual=-np.sqrt(step.stated_variances) * step.residual / stacked.std,
         jacobian=step.jacobian,
-        row_weights=step.row_weights,
+        stated_variances=step.stated_variances,
     )
     goodness = goodness_of_fit(solution, step)
     return Estimate(
@@ -237,8 +243,8 @@ def _estimate_of_equations(study: Study, found: Unknowns, rows: Equations, seed:
         run=SolverRun(
             initial=start,
             cost=step.cost,
-            initial_cost=_cost(rows, step.row_weights, found.encode(start)),
-            variances=step.row_weights,
+            initial_cost=_cost(rows, step.stated_variances, found.encode(start)),
+            variances=step.stated_variances,
             evaluations={"search": 0, "refine": 1, "non_finite": 0},
             history=[(1, step.cost)],
         ),
@@ -266,7 +272,7 @@ def _restricted_remarks(estimate: Estimate, linear: LinearSystem) -> list[str]:
     fit."""
     goodness, misfit = estimate.goodness, linear.step.misfit
     rows = linear.equations
-    is_exact = linear.step.cost <= EXACT**2 * _cost(rows, estimate.row_weights, np.zeros(rows.matrix.shape[1]))
+    is_exact = linear.step.cost <= EXACT**2 * _cost(rows, estimate.stated_variances, np.zeros(rows.matrix.shape[1]))
     is_good = misfit.explained or goodness.not_reproduced or goodness.misfit is not None or goodness.all_by_errors
     if is_good or is_exact:
         return []
@@ -285,8 +291,8 @@ def _restricted_remarks(estimate: Estimate, linear: LinearSystem) -> list[str]:
     ]
 
 
-def _cost(rows: Equations, row_weights: np.ndarray, x: np.ndarray) -> float:
-    weights = row_weights[: rows.measured.size]
+def _cost(rows: Equations, stated_variances: np.ndarray, x: np.ndarray) -> float:
+    weights = stated_variances[: rows.measured.size]
     return float(np.sum(weights * ((rows.measured - rows.matrix @ x) / rows.std) ** 2))
 
 
@@ -394,7 +400,7 @@ class LinearHypothesisSearch:
             for k, test in enumerate(study.tests)
         ]
         rows = with_prior(self.linear.unknowns, stacked(each), study.problem.prior)
-        scale = np.sqrt(self.linear.step.row_weights) / rows.std
+        scale = np.sqrt(self.linear.step.stated_variances) / rows.std
         return np.nan_to_num(rows.matrix * scale[:, None]), np.nan_to_num(rows.measured * scale)
 
     def _described(self, tests: Mapping[int, Test], errors: Mapping[str, float]) -> tuple[Model, list[Test]]:
@@ -674,7 +680,7 @@ def _search(estimate: Estimate, linear: LinearSystem) -> tuple[LinearHypothesisS
     # further springs are locked here, so that their errors are compliances
     known = tuple(machine_errors_in_tests(model, study.free, study.fitted))
     model = all_elastic(model) if has_loads else model
-    lengths, variances = np.ones(estimate.residual.size), estimate.row_weights.copy()
+    lengths, variances = np.ones(estimate.residual.size), estimate.stated_variances.copy()
     for rows, entry in zip(study.problem.row_slices, study.fitted, strict=True):
         # an error increases the estimated noise of all joints
         own, bound = entry.test.noise.correlation_lengths, entry.source.variance_bound(entry.test)

@@ -15,7 +15,7 @@ from jaxmb.identify.assess.laws.one_model import OneModel
 from jaxmb.identify.assess.model_errors import FurtherSpring, ModelError
 from jaxmb.identify.estimation.identifiability import KnownTogether
 from jaxmb.identify.experiments.test import Entry, Score
-from jaxmb.identify.fit.noise import Misfit
+from jaxmb.identify.fit.noise import ReducedChiSquare
 from jaxmb.identify.stiffness_model.completion import CompletionOutcome
 from jaxmb.identify.study.study import Study
 from jaxmb.io.files import plain, restored
@@ -256,7 +256,7 @@ class Metrics(Mapping[str, Any]):
     true_modes: tuple[TrueMode, ...] | None = None
     largest_frequency_error_hz: float | None = None
     largest_damping_error_percent: float | None = None
-    misfit: Misfit | None = None
+    misfit: ReducedChiSquare | None = None
     """Reduced chi-square of all data; None where noise is estimated from the residual."""
     model_errors: tuple[ModelError, ...] | None = dataclasses.field(default=None, metadata={"key": "mistakes"})
     """Model-error hypotheses on the machine or its tests, each of which explains the misfit."""

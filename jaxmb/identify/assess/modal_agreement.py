@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.experiments.motion_view import MotionView
 from jaxmb.identify.experiments.test import Entry, Test
+from jaxmb.identify.experiments.vibration_view import VibrationView
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.machine.build import Model
 from jaxmb.machine.families import OF_DAMPING
@@ -93,7 +93,7 @@ class ModalAgreement(NamedTuple):
         return tuple((f, m) for m, f in enumerate(self.partner) if f is not None)
 
 
-def modal_agreement(entry: Entry, view: MotionView, model: Model) -> ModalAgreement | None:
+def modal_agreement(entry: Entry, view: VibrationView, model: Model) -> ModalAgreement | None:
     """Pairing of measured and fitted modes of a test; None where no modes were measured.
 
     Args:

@@ -57,7 +57,7 @@ deviations."""
 MOST_JOINT = 8
 """Number of refits, beside those of single errors of pairs, that are repeated with the most likely errors within their
 tolerances."""
-EXPLAINED = 0.99
+EXPLAINS_ALL = 0.99
 """Part of a misfit from which an error explains it."""
 MOST_LIKELY = 3
 """Number of errors within their tolerances that are named, the largest over their tolerance."""
@@ -122,15 +122,15 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
 
     Args:
         estimate: the fit.
-        contradiction: sum of squares beyond noise by which the tests contradict one model, which a chi-square that is
-            normal may hide; 0 where one model is consistent with all tests.
+        contradiction: excess of chi-square of one model for all tests over that of a model for each, which may be
+            significant where the chi-square of all tests is not; 0 where one model is consistent with all tests.
     """
     problem = estimate.study.problem
     # each evaluation of a machine with many degrees of freedom would take minutes
     if problem.one_by_one or is_large(problem) or all(test.description is None for test in problem.tests):
         return Explanations()
     (scatter, is_doubtful), of_noise = _scatter(estimate), noise_variances(estimate)
-    estimate, kept = _on_some_lines(estimate, scatter * estimate.row_weights, is_doubtful or contradiction > 0.0)
+    estimate, kept = _on_some_lines(estimate, scatter * estimate.stated_variances, is_doubtful or contradiction > 0.0)
     scatter, of_noise, contradiction = scatter[kept], of_noise[kept], contradiction * kept.size / scatter.size
     study, u, size = estimate.study, estimate.u, estimate.u.size
     for rows, test in zip(study.problem.row_slices, study.problem.tests, strict=True):
@@ -151,7 +151,7 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
     is_lowered = _largest_drop(blocks, size, std, of_noise) >= significant
     if not (is_doubtful or is_lowered):
         return Explanations()
-    variances, effects = scatter * estimate.row_weights, _effects(blocks, size, std)[:, std.any(axis=0)]
+    variances, effects = scatter * estimate.stated_variances, _effects(blocks, size, std)[:, std.any(axis=0)]
     whiten = Whitening(variances, effects, corrected.problem.row_slices)
     degrees = float(np.sum(variances > 0.0) - jacobian_svd(estimate.jacobian).rank)
     each = zip(study.fitted, corrected.problem.tests, strict=True)
@@ -275,7 +275,7 @@ def _on_some_lines(
         study=estimate.study.with_problem(some),
         residual=estimate.residual[kept],
         jacobian=np.asarray(estimate.jacobian)[kept],
-        row_weights=estimate.row_weights[kept],
+        stated_variances=estimate.stated_variances[kept],
         goodness=dataclasses.replace(estimate.goodness, joint=joint),
     )
     return some_lines, kept
@@ -462,9 +462,9 @@ def _outliers(
     for rows, test in zip(problem.row_slices, problem.tests, strict=True):
         is_noise = test.noise.is_known and estimate.goodness.untolerated_misfits[test.name].explained
         if not (test.lines is None or is_noise):
-            outliers = test.lines.outliers(estimate.residual[rows], estimate.row_weights[rows])
+            outliers = test.lines.outliers(estimate.residual[rows], estimate.stated_variances[rows])
             if outliers.size:
-                kept[rows] = np.asarray(test.lines.without(outliers).row_weights()) > 0.0
+                kept[rows] = np.asarray(test.lines.without(outliers).stated_variances()) > 0.0
                 texts.append(f"{test.lines.lines_text(outliers)} of {display_name(test.name)} (robust = true)")
     ends = list[FittedHypothesis]()
 
@@ -635,7 +635,7 @@ def most_likely_errors(estimate: Estimate) -> ModelError | None:
 
 def explain_all(found: Sequence[ModelError]) -> bool:
     """Whether an error explains a misfit: attributing it to tolerances, or to its consequences, would mislead."""
-    return any(error.explains > EXPLAINED for error in found)
+    return any(error.explains > EXPLAINS_ALL for error in found)
 
 
 def is_of_tests(found: Sequence[ModelError]) -> bool:
@@ -687,7 +687,7 @@ def _scatter(estimate: Estimate) -> tuple[Float[np.ndarray, "m"], bool]:
     for rows, test, misfit in zip(
         problem.row_slices, problem.tests, goodness.untolerated_misfits.values(), strict=True
     ):
-        residual, weights = estimate.residual[rows], estimate.row_weights[rows]
+        residual, weights = estimate.residual[rows], estimate.stated_variances[rows]
         if test.noise.is_known:
             doubtful |= not misfit.explained
         elif test.lines is not None:

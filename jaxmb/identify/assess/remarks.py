@@ -15,7 +15,7 @@ from jaxmb.identify.estimation.identifiability import Identifiability, row_block
 from jaxmb.identify.experiments.tolerances import Tolerances
 from jaxmb.identify.fit.linear import LinearStep
 from jaxmb.identify.fit.loop import RANDOM_ROUNDS, SAME_MINIMUM
-from jaxmb.identify.fit.noise import FALSE_ALARM, Misfit
+from jaxmb.identify.fit.noise import FALSE_ALARM, ReducedChiSquare
 from jaxmb.identify.fit.search import DEFAULT
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.parameters.model_parameters import parameters, unit
@@ -89,8 +89,8 @@ def exceeded_remarks(budget: Budget | None, tolerances: Tolerances | None) -> li
     if len(exceeded) > MOST_EXCEEDED or not all(plausible):
         kinds = dict.fromkeys(error.tolerance for error, _ in sizes)
         return [
-            f"the data contradict tolerances ({', '.join(kinds)}) of several quantities, or by sizes"
-            " that are not plausible: an error of another kind is likelier, such as missing friction or a missing"
+            f"errors far beyond tolerances ({', '.join(kinds)}), or of several quantities, would be needed to explain"
+            " the data: an error of another kind is likelier, such as missing friction or a missing"
             f" elasticity{INFLATED}"
         ]
     for each in exceeded:
@@ -120,10 +120,10 @@ def _name_and_unit(tolerance: str) -> tuple[str, str]:
 
 
 def misfit_remarks(
-    misfit: Misfit | None,
+    misfit: ReducedChiSquare | None,
     systematic: Mapping[str, float] | None = None,
     causes: Sequence[str] = (),
-    of_tests: Mapping[str, Misfit] | None = None,
+    of_tests: Mapping[str, ReducedChiSquare] | None = None,
 ) -> list[str]:
     """One sentence where the residual is larger than the stated noise, or systematic, with its causes where known.
 
@@ -279,8 +279,8 @@ _REASONS = {
         " are identifiable only in combination: their values are one set of many with the same fit",
     ),
     "on_bound": (
-        " ends on its {} bound: values beyond it fit better by no more than noise and tolerances explain",
-        " end on their {} bounds: values beyond them fit better by no more than noise and tolerances explain",
+        " ends on its {} bound; values beyond it do not fit significantly better",
+        " end on their {} bounds; values beyond them do not fit significantly better",
     ),
     "beyond": (
         " ends on its {} bound: the data would move it beyond, and do not determine it within its bounds",

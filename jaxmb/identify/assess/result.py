@@ -49,20 +49,26 @@ class Outcome(enum.StrEnum):
 
 
 def converged_status(
-    missed: Sequence[str], wrong: bool, before: Sequence[str], now: Sequence[str], doubts: Sequence[str]
+    not_reproduced: Sequence[str],
+    has_model_error: bool,
+    before: Sequence[str],
+    now: Sequence[str],
+    doubts: Sequence[str],
 ) -> str:
     """Status of a converged fit.
 
     Args:
-        missed: tests that the machine does not reproduce.
-        wrong: whether the model does not reproduce the data.
+        not_reproduced: tests that the machine does not reproduce.
+        has_model_error: whether the model does not reproduce the data.
         before: verdicts without the doubts.
         now: verdicts with the doubts.
         doubts: the most important first.
     """
-    if missed:
-        return f"{Outcome.NOT_REPRODUCED}: the best fit does not reproduce {listed([*map(display_name, missed)])}"
-    if doubts and "yes" not in now and (wrong or "yes" in before):
+    if not_reproduced:
+        return (
+            f"{Outcome.NOT_REPRODUCED}: the best fit does not reproduce {listed([*map(display_name, not_reproduced)])}"
+        )
+    if doubts and "yes" not in now and (has_model_error or "yes" in before):
         return f"{Outcome.NOT_IDENTIFIED}: {doubts[0]}"
     return Outcome.CONVERGED.value
 

@@ -34,7 +34,7 @@ from jaxmb.identify.estimation.linear import tukey_square
 from jaxmb.identify.experiments.components import is_robust
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, measured_displacements, predicted
 from jaxmb.identify.experiments.test import Entry
-from jaxmb.identify.fit.noise import Misfit, misfit
+from jaxmb.identify.fit.noise import ReducedChiSquare, reduced_chi_square
 from jaxmb.identify.stiffness_model.compensator import fit_compensator, spring_of
 from jaxmb.identify.stiffness_model.complete_model import CompleteModel, original_values
 from jaxmb.identify.stiffness_model.completion import Completion, CompletionOutcome, completed_model, completion
@@ -204,7 +204,7 @@ class StiffnessEstimate:
     """The identified machine: joints and links have symmetric, positive semi-definite compliances that agree with the
     identified values."""
     machine: Machine
-    misfit: Misfit
+    misfit: ReducedChiSquare
     """Of the best variant."""
 
     @property
@@ -239,7 +239,7 @@ def stiffness_estimate(study: Study, seed: int = 0) -> StiffnessEstimate:
         compensated = None if joint is None else compensated_joint(model, joint, cases)
         complete, models = stiffness_models(model, cases, compensated)
     robust = any(is_robust(entry.test) for entry in entries)
-    weight = np.concatenate([np.asarray(entry.test.row_weights()) for entry in entries])
+    weight = np.concatenate([np.asarray(entry.test.stated_variances()) for entry in entries])
     independent = functools.partial(independent_rows, entries)
     with error_location(tests_text([entry.name for entry in entries])):
         unseen = _unseen_joints(models["J1"], entries, joint)
@@ -322,11 +322,11 @@ def assess_stiffness(found: StiffnessEstimate) -> Result:
     )
 
 
-def _misfit(variant: Variant, weight: np.ndarray, std: np.ndarray, robust: bool) -> Misfit:
+def _misfit(variant: Variant, weight: np.ndarray, std: np.ndarray, robust: bool) -> ReducedChiSquare:
     """Reduced chi-square of a variant."""
     fit = variant.fit
     variances = weight * tukey_square(weight) if robust else weight
-    return misfit(np.sqrt(weight * fit.weights) * fit.residual / std, variances, fit.rank, fit.weights)
+    return reduced_chi_square(np.sqrt(weight * fit.weights) * fit.residual / std, variances, fit.rank, fit.weights)
 
 
 def completed_machine(study: Study, whole: CompletionOutcome) -> tuple[Model, Machine]:
@@ -359,7 +359,7 @@ def _parameters(model: Model, variant: Variant, wider: float) -> dict[str, Param
     Args:
         model: the machine.
         variant: as fitted.
-        wider: see `Misfit.widening`.
+        wider: see `ReducedChiSquare.widening`.
     """
     found = {}
     for name, value, std in zip(variant.model.names, variant.fit.values, wider * variant.fit.std, strict=True):
@@ -408,7 +408,7 @@ def _compensator(model: Model, variant: Variant, wider: float) -> CompensatorOut
     Args:
         model: the machine.
         variant: the most detailed one, with a compliance for each angle.
-        wider: see `Misfit.widening`.
+        wider: see `ReducedChiSquare.widening`.
     """
     if variant.model.compensated is None:
         return None

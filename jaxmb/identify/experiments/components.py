@@ -17,8 +17,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmb.identify.estimation.least_squares import NormalEquations, normal_equations
-from jaxmb.identify.experiments.motion_view import check_motion
 from jaxmb.identify.experiments.tolerances import StatedError
+from jaxmb.identify.experiments.vibration_view import check_vibration
 from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters
 from jaxmb.identify.regression.base_parameters import BaseParameters
 from jaxmb.io.validation import display_name
@@ -27,7 +27,7 @@ from jaxmb.mechanics.tangent import LinearizeAt, motion_coordinates
 from jaxmb.response.frf_kind import Point
 
 if TYPE_CHECKING:
-    from jaxmb.identify.experiments.motion import PostureTest
+    from jaxmb.identify.experiments.posture_test import PostureTest
     from jaxmb.identify.experiments.test import Test
 
 T = TypeVar("T", bound="Test[Any]")
@@ -47,7 +47,7 @@ C_co = TypeVar("C_co", covariant=True)
 
 
 class Attached(Generic[C_co]):
-    """Attribute of a test: its component of a kind, made when it is read."""
+    """Descriptor of a component of a test, which is constructed at each access."""
 
     def __init__(self, kind: Callable[[Any], C_co]) -> None:
         self.kind = kind
@@ -123,14 +123,14 @@ class Noise(Component[T]):
         is linear, since a difference of residuals is then equivalent."""
         return self.test
 
-    def resample(self, residual: np.ndarray, row_weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def resample(self, residual: np.ndarray, stated_variances: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Bootstrap sample of a residual, rows drawn independently with replacement, their variance multiplied by
         `correlation_lengths`. Rows that are 0, as of a mode with the stated content, have no noise."""
-        used = (row_weights > 0.0) & (residual != 0.0)
-        plain = residual[used] * np.sqrt(self.correlation_lengths[used] / row_weights[used])
+        used = (stated_variances > 0.0) & (residual != 0.0)
+        plain = residual[used] * np.sqrt(self.correlation_lengths[used] / stated_variances[used])
         drawn = np.zeros(residual.size)
         if plain.size:
-            drawn[used] = np.sqrt(row_weights[used]) * rng.choice(plain, size=plain.size)
+            drawn[used] = np.sqrt(stated_variances[used]) * rng.choice(plain, size=plain.size)
         return drawn
 
     @property
@@ -139,12 +139,12 @@ class Noise(Component[T]):
         misfit."""
         return False
 
-    def variance_factor(self, basis: Float[np.ndarray, "m r"], row_weights: np.ndarray) -> float:
+    def variance_factor(self, basis: Float[np.ndarray, "m r"], stated_variances: np.ndarray) -> float:
         """Factor by which correlation increases the variance of the errors projected onto some directions.
 
         Args:
             basis: directions, as columns.
-            row_weights: variance of each row.
+            stated_variances: variance of each row.
         """
         return 1.0
 
@@ -159,11 +159,13 @@ class Noise(Component[T]):
         inflated deviations enter a fit as if they were independent."""
         return np.ones(self.test.rows)
 
-    def correlation_length(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
+    def correlation_length(self, residual: np.ndarray, stated_variances: np.ndarray) -> float:
         """Correlation length of the residual, in rows: that many rows carry the information of one independent row."""
         return 1.0
 
-    def known_factor(self, basis: Float[np.ndarray, "m r"], residual: np.ndarray, row_weights: np.ndarray) -> float:
+    def known_factor(
+        self, basis: Float[np.ndarray, "m r"], residual: np.ndarray, stated_variances: np.ndarray
+    ) -> float:
         """Factor by which a correlation of known noise that the residual shows increases the variance of the errors
         projected onto some directions. This default: independent errors."""
         return 1.0
@@ -337,7 +339,7 @@ class Vibration(Component[P]):
 
     def check(self, model: Model) -> None:
         """Raise ValueError where a machine has no equilibrium at the posture, or a singular mass matrix."""
-        check_motion(self.test.view(model), motion_coordinates(model))
+        check_vibration(self.test.view(model), motion_coordinates(model))
 
     @property
     @abc.abstractmethod

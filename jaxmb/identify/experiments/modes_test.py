@@ -13,16 +13,16 @@ from jaxtyping import Array, Bool, Complex, Float, Int
 
 from jaxmb.compiled import compiled, on_host
 from jaxmb.identify.experiments.components import Attached, Noise, Vibration, column_alternatives, exchanged
-from jaxmb.identify.experiments.motion import (
+from jaxmb.identify.experiments.posture_test import (
     PostureDescription,
     PostureErrors,
     PostureTest,
     displaced_view,
     posture_alternatives,
 )
-from jaxmb.identify.experiments.motion_view import MotionView
 from jaxmb.identify.experiments.test import Entry, Score, Source
 from jaxmb.identify.experiments.tolerances import StatedError, error_with_text, factor_text
+from jaxmb.identify.experiments.vibration_view import VibrationView
 from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.tangent import LinearizeAt
@@ -58,7 +58,7 @@ class PairedModes(NamedTuple):
 class ModesNoise(Noise["ModesTest"]):
     """Noise of modes; scale and phase of each shape are nuisance parameters."""
 
-    def noiseless(self, view: MotionView) -> "ModesTest":
+    def noiseless(self, view: VibrationView) -> "ModesTest":
         """The test with noise-free data of a machine: the residual is not linear in measured shapes."""
         found = predict_modes(self.test, view)
         return dataclasses.replace(
@@ -174,7 +174,7 @@ class ModesTest(PostureTest):
     has_content: bool = eqx.field(static=True, default=True)
     """Whether dominant coordinates are given for any mode."""
 
-    def predict(self, view: MotionView) -> PairedModes:
+    def predict(self, view: VibrationView) -> PairedModes:
         """The predicted mode paired with each measured mode.
 
         The one-to-one pairing minimizes the sum of squared errors of frequencies, damping, content and shapes together,
@@ -206,7 +206,7 @@ class ModesTest(PostureTest):
         (frequency, damping, mac), errors = self._compared(value.reshape(near.shape), seen, share)
         return PairedModes(frequency, damping, share, mac, unit_shapes(seen[..., 0].T).T, errors)
 
-    def _shares(self, view: MotionView, shape: Complex[Array, "x n"]) -> Float[Array, "m n"]:
+    def _shares(self, view: VibrationView, shape: Complex[Array, "x n"]) -> Float[Array, "m n"]:
         """Share of the dominant coordinates of each measured mode in the strain energy of each predicted mode; 0 where
         none are given."""
         if view.stiffness is None:
@@ -261,7 +261,7 @@ class ModesTest(PostureTest):
         mac = jnp.real(jnp.sum(jnp.conj(projections) * coefficients, axis=-1)) / whole
         return mac, jnp.concatenate([orthogonal.real, orthogonal.imag], axis=-1)
 
-    def residual(self, view: MotionView) -> Float[Array, "r"]:
+    def residual(self, view: VibrationView) -> Float[Array, "r"]:
         """Errors of all frequencies, then of all damping ratios, content, and shapes, in units of their noise."""
         return self.predict(view).errors.T.ravel()
 
@@ -270,7 +270,7 @@ class ModesTest(PostureTest):
         """Number of residuals."""
         return (3 + 2 * len(self.outputs)) * self.frequency_hz.size
 
-    def row_weights(self) -> Float[Array, "m"] | Float[np.ndarray, "m"]:
+    def stated_variances(self) -> Float[Array, "m"] | Float[np.ndarray, "m"]:
         """1; 0 for damping ratios that were not measured, and where no dominant coordinates are given."""
         damping_std, content = on_host(self.damping_std), on_host(self.content)
         xp = damping_std.__array_namespace__()
@@ -282,7 +282,7 @@ class ModesTest(PostureTest):
         """Whether dominant coordinates are given for any mode."""
         return self.has_content
 
-    def score(self, view: MotionView, reference_hz: np.ndarray | None) -> Score:
+    def score(self, view: VibrationView, reference_hz: np.ndarray | None) -> Score:
         """Errors of the natural frequencies."""
         measured = np.asarray(self.frequency_hz)
         error = np.abs(np.asarray(predict_modes(self, view).frequency_hz) - measured)
@@ -297,7 +297,7 @@ class ModesTest(PostureTest):
     """Linearized motion at its posture."""
 
 
-def predict_modes(test: ModesTest, view: MotionView) -> PairedModes:
+def predict_modes(test: ModesTest, view: VibrationView) -> PairedModes:
     """`ModesTest.predict`, compiled once for tests that differ only in their names."""
     return _predict_modes(dataclasses.replace(test, name=""), view)
 

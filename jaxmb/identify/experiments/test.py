@@ -101,7 +101,7 @@ class Test(eqx.Module, Generic[View]):
     def residual(self, view: View) -> Float[Array, "m"]:
         """sqrt(weight) (predicted - measured) / standard deviation of each row."""
 
-    def row_weights(self) -> Float[Array, "m"] | Float[np.ndarray, "m"]:
+    def stated_variances(self) -> Float[Array, "m"] | Float[np.ndarray, "m"]:
         """Weight of each row, which is also the variance of its residual under the stated noise; 0 where not used. This
         default: 1.
 
@@ -182,8 +182,8 @@ class Source:
 
     @property
     def loads(self) -> np.ndarray:
-        """Static wrenches [case, 6] on the machine, N and N m, for which a compliance of the foundation is a possible
-        error; empty for other excitation."""
+        """Static wrenches [case, 6] on the machine, N and N m, under which its foundation may yield; empty for tests
+        without static loads."""
         return np.zeros((0, 6))
 
     noise_estimated: ClassVar[bool] = False
@@ -257,8 +257,8 @@ class Source:
         return np.zeros(test.rows, dtype=int), ()
 
     def readings(self, test: Any) -> "Iterable[tuple[str, tuple[Any, ...]]]":
-        """Name of each row of a table with three readings or more, with its posture, load and readings; this default:
-        none."""
+        """Name of each row of a table with three readings or more, and its posture, load and readings, by which rows
+        that were entered twice are found; this default: none."""
         return ()
 
     def check_linear(self, model: Model) -> None:

@@ -10,7 +10,7 @@ from jaxmb.identify.estimation.identifiability import Identifiability, identifia
 from jaxmb.identify.estimation.linear import linear_fit, tukey_square
 from jaxmb.identify.experiments.components import Equations
 from jaxmb.identify.experiments.test import Test
-from jaxmb.identify.fit.noise import Misfit, misfit
+from jaxmb.identify.fit.noise import ReducedChiSquare, reduced_chi_square
 from jaxmb.identify.fit.physical_consistency import (
     Bodies,
     ConsistentSolution,
@@ -72,9 +72,9 @@ class LinearStep:
     """Whether the active set of bounds was identified."""
     cost: float
     """Sum of weight (residual / std)^2, robust weights included."""
-    misfit: Misfit
+    misfit: ReducedChiSquare
     """Reduced chi-square of the rows of the tests."""
-    row_weights: Float[np.ndarray, "m"]
+    stated_variances: Float[np.ndarray, "m"]
     """Weight of the squared error of each row, in addition to its inverse variance; robust weights included."""
     variances: Float[np.ndarray, "m"]
     """Variance of each residual under the stated noise, scaled by the root of its weight: less than the weight in a
@@ -234,14 +234,14 @@ def linear_step(
         weights_converged=fitted.weights_converged,
         active_set_found=fitted.active_set_found,
         cost=float(np.sum(errors[data] ** 2)),
-        misfit=misfit(
+        misfit=reduced_chi_square(
             errors[data],
             variances[data],
             float(np.sum(jacobian_svd(jacobian).basis(jacobian[data]) ** 2)),  # degrees of freedom of the parameters
             np.asarray(fitted.weights)[data],
             lengths,
         ),
-        row_weights=weight,
+        stated_variances=weight,
         variances=variances * fitted.weights,
         prior_std=prior_std,
         consistent=consistent,
@@ -261,6 +261,6 @@ def reported_identifiability(step: LinearStep, factor: float, needed: Float[np.n
     known = known._replace(needed=needed, std=factor * known.std, covariance=factor**2 * known.covariance)
     if step.prior_std is not None and factor > 1.0:  # only the information from the tests is inflated, not the prior
         priors = int(np.isfinite(step.prior_std).sum())
-        wider = np.where(np.arange(step.row_weights.size) < step.row_weights.size - priors, factor**2, 1.0)
-        known = identifiability(step.jacobian, wider * step.row_weights, step.prior_std, needed)
+        wider = np.where(np.arange(step.stated_variances.size) < step.stated_variances.size - priors, factor**2, 1.0)
+        known = identifiability(step.jacobian, wider * step.stated_variances, step.prior_std, needed)
     return known.with_std(np.where(step.on_bound, np.inf, known.std))

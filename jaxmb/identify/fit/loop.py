@@ -224,7 +224,7 @@ def _after_search(settings: FitSettings) -> int:
 
 def _weight(problem: Problem) -> float:
     """Sum of the weights of all tests with lines, the reference of the tolerance."""
-    return sum(float(np.sum(np.asarray(test.row_weights()))) for test in problem.tests if test.lines is not None)
+    return sum(float(np.sum(np.asarray(test.stated_variances()))) for test in problem.tests if test.lines is not None)
 
 
 def coarsened(problem: Problem, lines: int) -> Problem:

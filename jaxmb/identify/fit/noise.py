@@ -25,7 +25,7 @@ REPRODUCED = 1e-3
 
 
 @dataclasses.dataclass(frozen=True)
-class Misfit:
+class ReducedChiSquare:
     """Reduced chi-square of some rows of a fit: sum of squares over its expectation under the stated noise."""
 
     square: float
@@ -57,40 +57,42 @@ class Misfit:
         return 1.0 if self.explained else self.factor
 
 
-def misfit(
+def reduced_chi_square(
     residual: Float[np.ndarray, "m"],
-    row_weights: Float[np.ndarray, "m"],
+    stated_variances: Float[np.ndarray, "m"],
     parameters: float,
     robust_weight: Float[np.ndarray, "m"] | None = None,
     lengths: Float[np.ndarray, "m"] | None = None,
-) -> Misfit:
+) -> ReducedChiSquare:
     """Reduced chi-square of rows of a fit.
 
     Args:
         residual: in units of the noise, scaled by the roots of the weights (and of the robust weights).
-        row_weights: variance of each residual under the stated noise; 0 for rows that are not used.
+        stated_variances: variance of each residual under the stated noise; 0 for rows that are not used.
         parameters: degrees of freedom of the fit in the rows.
         robust_weight: robust weight of each row; None for 1.
         lengths: correlation length of each row, by which its variance is inflated; None for 1.
     """
-    lengths = np.ones(row_weights.shape) if lengths is None else lengths
-    row_weights = row_weights / lengths
-    counts = (row_weights > 0.0).astype(float) if robust_weight is None else robust_weight * (row_weights > 0.0)
-    each = float(np.average(row_weights, weights=counts))
+    lengths = np.ones(stated_variances.shape) if lengths is None else lengths
+    stated_variances = stated_variances / lengths
+    counts = (
+        (stated_variances > 0.0).astype(float) if robust_weight is None else robust_weight * (stated_variances > 0.0)
+    )
+    each = float(np.average(stated_variances, weights=counts))
     free = max(float(counts.sum()) - parameters, 1.0)
-    evenness = float(np.sum(counts * row_weights) ** 2 / (np.sum(counts) * np.sum(counts * row_weights**2)))
+    evenness = float(np.sum(counts * stated_variances) ** 2 / (np.sum(counts) * np.sum(counts * stated_variances**2)))
     independent = max(free * evenness / float(np.average(lengths, weights=counts)), 1.0)
-    return Misfit(float(np.sum(residual**2)) / (each * free), independent)
+    return ReducedChiSquare(float(np.sum(residual**2)) / (each * free), independent)
 
 
-def misfits(
+def reduced_chi_squares(
     residual: Float[np.ndarray, "m"],
     jacobian: Jacobian,
-    row_weights: Float[np.ndarray, "m"],
+    stated_variances: Float[np.ndarray, "m"],
     groups: Sequence[slice],
     nuisance: Sequence[int] = (),
     lengths: Sequence[float] = (),
-) -> list[Misfit]:
+) -> list[ReducedChiSquare]:
     """Reduced chi-square of each group of rows of one fit, with the degrees of freedom that the fit uses in each.
 
     With H = J J^+ the fit leaves (I - H) e of errors e of variances W, so the sum of squares over rows g has the mean
@@ -100,7 +102,7 @@ def misfits(
     Args:
         residual: at the fit, in units of the noise, scaled by the roots of the weights.
         jacobian: of the residual; a prior's rows among them.
-        row_weights: variance of each residual under the stated noise; 0 for rows that are not used.
+        stated_variances: variance of each residual under the stated noise; 0 for rows that are not used.
         groups: rows of each.
         nuisance: degrees of freedom of nuisance parameters of each group.
         lengths: correlation length in rows of each group, 1 for independent errors.
@@ -112,7 +114,7 @@ def misfits(
     @functools.cache
     def moments(start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
         """U^T W^k U of a block, U its rows of the left singular vectors, and the sum of W^k, for k = 0, 1, 2."""
-        block, w = jacobian[start:stop], row_weights[start:stop]
+        block, w = jacobian[start:stop], stated_variances[start:stop]
         # A row that is zero with its derivatives, as of a mode with the measured content, has no noise.
         used = (w > 0.0) & ((residual[start:stop] != 0.0) | np.any(block != 0.0, axis=1))
         u, powers = svd.basis(block[used]), w[used] ** np.arange(3)[:, None]
@@ -126,7 +128,7 @@ def misfits(
     for k, rows in enumerate(groups):
         (own, once, twice), (count, weight, squared) = of(rows)
         if not count:
-            found.append(Misfit(0.0, 1.0))
+            found.append(ReducedChiSquare(0.0, 1.0))
             continue
         mean = float(weight - 2.0 * np.trace(once) + np.sum(whole * own))
         mixed = own @ whole
@@ -139,23 +141,25 @@ def misfits(
         each = mean / degrees if degrees > 0.0 else float(weight / count)
         degrees = max(degrees - (nuisance[k] if nuisance else 0), 1.0)
         independent = max(degrees / (lengths[k] if lengths else 1.0), 1.0)
-        found.append(Misfit(float(residual[rows] @ residual[rows]) / (each * degrees), independent))
+        found.append(ReducedChiSquare(float(residual[rows] @ residual[rows]) / (each * degrees), independent))
     return found
 
 
-def misfits_of_tests(
-    problem: Problem, residual: np.ndarray, jacobian: Jacobian, row_weights: np.ndarray
-) -> list[Misfit]:
-    """Reduced chi-square of each test of a problem (see `misfits`)."""
+def reduced_chi_squares_of_tests(
+    problem: Problem, residual: np.ndarray, jacobian: Jacobian, stated_variances: np.ndarray
+) -> list[ReducedChiSquare]:
+    """Reduced chi-square of each test of a problem (see `reduced_chi_squares`)."""
     nuisance = [test.noise.nuisance_rows for test in problem.tests]
     lengths = [noise_correlation_length(test) for test in problem.tests]
-    return misfits(residual, jacobian, uninflated_weights(problem, row_weights), problem.row_slices, nuisance, lengths)
+    return reduced_chi_squares(
+        residual, jacobian, uninflated_variances(problem, stated_variances), problem.row_slices, nuisance, lengths
+    )
 
 
-def uninflated_weights(problem: Problem, row_weights: np.ndarray) -> np.ndarray:
+def uninflated_variances(problem: Problem, stated_variances: np.ndarray) -> np.ndarray:
     """Variance of each residual under the stated noise; less than its weight where the noise of correlated rows is
     inflated so that they enter the fit as if independent."""
-    found = np.array(row_weights)
+    found = np.array(stated_variances)
     for rows, test in zip(problem.row_slices, problem.tests, strict=True):
         found[rows] /= test.noise.correlation_lengths
     return found
@@ -170,7 +174,7 @@ def row_variances(
     problem: Problem,
     residual: np.ndarray,
     jacobian: Jacobian,
-    row_weights: np.ndarray,
+    stated_variances: np.ndarray,
     explained: Sequence[bool] | None = None,
 ) -> np.ndarray:
     """Variance of every residual: its weight, times the reduced chi-square where the noise is estimated.
@@ -183,14 +187,14 @@ def row_variances(
         problem: the fitted problem.
         residual: at the fit, in units of the noise.
         jacobian: of the residual.
-        row_weights: variance of each residual under the stated noise.
+        stated_variances: variance of each residual under the stated noise.
         explained: whether errors of machine and tests explain the misfit of each test; None for none.
     """
-    variances = row_weights.copy()
-    found, svd = misfits_of_tests(problem, residual, jacobian, row_weights), jacobian_svd(jacobian)
+    variances = stated_variances.copy()
+    found, svd = reduced_chi_squares_of_tests(problem, residual, jacobian, stated_variances), jacobian_svd(jacobian)
     explained = (False,) * len(found) if explained is None else explained
     for rows, test, own, allowed in zip(problem.row_slices, problem.tests, found, explained, strict=True):
-        basis, weights = svd.basis(jacobian[rows]), row_weights[rows]
+        basis, weights = svd.basis(jacobian[rows]), stated_variances[rows]
         if test.noise.is_known and (own.explained or allowed):
             larger = test.noise.known_factor(basis, residual[rows], weights)
         else:
@@ -200,9 +204,9 @@ def row_variances(
     return variances
 
 
-def excess_correlation_length(test: Test, residual: np.ndarray, row_weights: np.ndarray) -> float:
+def excess_correlation_length(test: Test, residual: np.ndarray, stated_variances: np.ndarray) -> float:
     """Correlation length of the residual of a test over that of its noise, at least 1."""
-    return max(test.noise.correlation_length(residual, row_weights) / test.noise.degrees_factor, 1.0)
+    return max(test.noise.correlation_length(residual, stated_variances) / test.noise.degrees_factor, 1.0)
 
 
 def explained_objective(problem: Problem) -> float:
@@ -213,7 +217,7 @@ def explained_objective(problem: Problem) -> float:
     degrees = sum(
         float(np.sum(w)) ** 2 / float(np.sum(w**2)) / noise_correlation_length(test)
         for test in problem.tests
-        if np.any(w := np.asarray(test.row_weights()))
+        if np.any(w := np.asarray(test.stated_variances()))
     )
     return noise_objective(problem) * float(chdtri(degrees, FALSE_ALARM)) / degrees if degrees else np.inf
 
@@ -223,7 +227,8 @@ def noise_objective(problem: Problem) -> float:
     if not all(test.noise.is_known for test in problem.tests):
         return float("inf")
     return (
-        float(np.sum(uninflated_weights(problem, np.asarray(problem.row_weights())))) * float(problem.noise_unit) ** 2
+        float(np.sum(uninflated_variances(problem, np.asarray(problem.stated_variances()))))
+        * float(problem.noise_unit) ** 2
     )
 
 
@@ -297,9 +302,9 @@ def weights_tests(problem: Problem, test: Test) -> bool:
 
 def _with_noise_at(first: Problem, problem: Problem, u: np.ndarray) -> list[Test]:
     """The tests of a study without outlier lines, with their noise at u, the end of a fit with another noise."""
-    residual, jacobian, row_weights = linearized(problem, u)
+    residual, jacobian, stated_variances = linearized(problem, u)
     values, tests = problem.free.values(u), []
-    found = misfits_of_tests(problem, residual, jacobian, row_weights)
+    found = reduced_chi_squares_of_tests(problem, residual, jacobian, stated_variances)
     for k, (rows, test) in enumerate(zip(problem.row_slices, problem.tests, strict=True)):
         own = first.tests[k]
         if own.noise.follows_fit:
@@ -307,13 +312,15 @@ def _with_noise_at(first: Problem, problem: Problem, u: np.ndarray) -> list[Test
         if weights_tests(problem, test) and found[k].square > 0.0:
             # with other known noise, the correlation length would only conceal it
             count = (
-                excess_correlation_length(test, residual[rows], row_weights[rows]) if test.noise.is_one_factor else 1.0
+                excess_correlation_length(test, residual[rows], stated_variances[rows])
+                if test.noise.is_one_factor
+                else 1.0
             )
             expected = float(np.sum(residual[rows] ** 2)) / (found[k].square * count)
             own = own.noise.with_level(test.noise.estimated_level(residual[rows], expected))
         lines = test.lines
         if lines is not None and own.lines is not None and lines.robust:
-            outliers = np.union1d(lines.excluded, lines.outliers(residual[rows], row_weights[rows])).astype(int)
+            outliers = np.union1d(lines.excluded, lines.outliers(residual[rows], stated_variances[rows])).astype(int)
             own = own.lines.without(outliers)
         tests.append(own)
     return tests

@@ -121,9 +121,9 @@ class Problem(eqx.Module):
         without a prior, empty without any."""
         return jnp.zeros(0) if self.prior is None else self.prior.rows @ (u - self.prior.mean)
 
-    def row_weights(self) -> Float[Array, "m"] | Float[np.ndarray, "m"]:
+    def stated_variances(self) -> Float[Array, "m"] | Float[np.ndarray, "m"]:
         """Variance of each residual under the stated noise, over the square of its scale."""
-        parts = [test.row_weights() for test in self.tests]
+        parts = [test.stated_variances() for test in self.tests]
         if self.prior is not None:
             std = on_host(self.prior.std)
             parts.append(std.__array_namespace__().isfinite(std).astype(float))
@@ -374,9 +374,9 @@ def residual_at(problem: Problem, u: Float[np.ndarray, "d"]) -> Float[np.ndarray
 def linearized(problem: Problem, u: Float[np.ndarray, "d"]) -> tuple[np.ndarray, Jacobian, np.ndarray]:
     """`final_state` in NumPy; the Jacobian of a large problem is a `JacobianByTest`."""
     if is_large(problem):
-        return residual_at(problem, u), JacobianByTest(problem, u), np.asarray(problem.row_weights())
-    residual, jacobian, row_weights = final_state(problem, jax.device_put(u))
-    return np.asarray(residual), np.asarray(jacobian), np.asarray(row_weights)
+        return residual_at(problem, u), JacobianByTest(problem, u), np.asarray(problem.stated_variances())
+    residual, jacobian, stated_variances = final_state(problem, jax.device_put(u))
+    return np.asarray(residual), np.asarray(jacobian), np.asarray(stated_variances)
 
 
 def compressed(problem: Problem, u: Float[np.ndarray, "d"]) -> tuple[Float[np.ndarray, "k"], Float[np.ndarray, "k d"]]:
@@ -440,7 +440,7 @@ def _residual_of(
 def final_state(problem: Problem, u: Float[Array, "d"]) -> tuple[Array, Array, Array]:
     """Residual and Jacobian at the end of a fit, in units of the noise, and the weight of each row."""
     value, jacobian = residual_and_jacobian(problem.residual, u)
-    return value / problem.noise_unit, jacobian / problem.noise_unit, jnp.asarray(problem.row_weights())
+    return value / problem.noise_unit, jacobian / problem.noise_unit, jnp.asarray(problem.stated_variances())
 
 
 def state_of_test(

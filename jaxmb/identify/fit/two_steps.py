@@ -70,8 +70,8 @@ def two_step_fit(
     found = u.copy()
     found[of_first] = fit.best_u
     found[of_second] = _least_jq(problem, frfs, found, of_second)
-    residual, jacobian, row_weights = linearized(own, found[of_first])
-    rows = information_rows(jacobian, row_variances(own, residual, jacobian, row_weights))
+    residual, jacobian, stated_variances = linearized(own, found[of_first])
+    rows = information_rows(jacobian, row_variances(own, residual, jacobian, stated_variances))
     first_rows = np.zeros((len(rows), u.size))  # the modal tests have no information on the damping
     first_rows[:, of_first] = rows
     whole = dataclasses.replace(fit, best_u=found, initial_u=u, ends=[])

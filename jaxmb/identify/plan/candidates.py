@@ -18,8 +18,8 @@ from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.components import Probe
 from jaxmb.identify.experiments.frf.frf_test import predict_frf
 from jaxmb.identify.experiments.frf.weights import SMALLEST_RATIO
-from jaxmb.identify.experiments.motion_view import MotionView, motion_view, view_slope
 from jaxmb.identify.experiments.test import Test
+from jaxmb.identify.experiments.vibration_view import VibrationView, vibration_view, view_slope
 from jaxmb.identify.fit.linear import NO_EFFECT
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.study.format.next_format import NextPart, PosturesPart
@@ -168,14 +168,14 @@ def ranges_of(part: PosturesPart, names: Sequence[str]) -> tuple[np.ndarray, np.
 @compiled
 def motion_of(
     operating_point: OperatingPoint, q: Float[Array, "n"], at: LinearizeAt, points: tuple[Point, ...]
-) -> tuple[MotionView, MotionView]:
+) -> tuple[VibrationView, VibrationView]:
     """View of points at a posture, and its derivatives by u [..., d]."""
     model, free, u = operating_point.model, operating_point.free, operating_point.u
-    view = motion_view(free.apply(model, free.values(u)), q, at, points, points)
+    view = vibration_view(free.apply(model, free.values(u)), q, at, points, points)
     return view, view_slope(model, free, u, q, at, points)
 
 
-def observed(probe: Probe, view: MotionView, slope: MotionView) -> Float[Array, "m d"]:
+def observed(probe: Probe, view: VibrationView, slope: VibrationView) -> Float[Array, "m d"]:
     """Rows d log H / du over the noise [m, d], real parts then imaginary parts; 0 where H is 0 to rounding.
 
     Args:

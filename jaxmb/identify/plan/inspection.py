@@ -321,7 +321,7 @@ ONE_FIT = "preset 'rognant2010': the prediction is of one fit to all tests, not 
 
 def _remarks(study: Study) -> tuple[str, ...]:
     weighted = any(
-        np.ptp(weights[weights > 0.0]) for weights in (np.asarray(test.row_weights()) for test in study.tests)
+        np.ptp(weights[weights > 0.0]) for weights in (np.asarray(test.stated_variances()) for test in study.tests)
     )
     levels = dict[str, list[str]]()
     for test in study.tests:

@@ -55,7 +55,7 @@ def simulated_machine(spec: Simulation, context: ReadingContext) -> tuple[Model,
 
     Args:
         spec: entry of the study file; a full name of a parameter overrules a pattern.
-        context: of the tests.
+        context: study file, machine and preliminary fits.
 
     Raises:
         ValueError: a name or pattern selects no parameter.
@@ -74,20 +74,22 @@ def check_moving(model: Model, label: str, frames: Iterable[str]) -> None:
             raise ValueError(f"{label} '{frame}' does not move, expected one that the machine moves")
 
 
-def assumed_std(of: str, part: RecordedTestPart, units: Mapping[str, str], measured: Sequence[bool]) -> tuple[str, ...]:
+def assumed_std(
+    quantity: str, part: RecordedTestPart, units: Mapping[str, str], measured: Sequence[bool]
+) -> tuple[str, ...]:
     """A sentence on default standard deviations of values that were measured without one; empty for none.
 
     Args:
-        of: noun of the values.
-        part: entry of the study file.
+        quantity: noun of the values.
+        part: table of the study file.
         units: unit by key of a standard deviation in the entry.
         measured: for each key, whether there are such values.
     """
     keys = [key for key, seen in zip(units, measured, strict=True) if seen and key not in part.model_fields_set]
     texts = [f"{getattr(part, key):g} {units[key]}" for key in keys]
     remark = (
-        f"no standard deviation is stated for its {of}: {' and '.join(texts)} {'is' if len(texts) == 1 else 'are'}"
-        " assumed, and all standard deviations follow from it"
+        f"no standard deviation is stated for its {quantity}: {' and '.join(texts)}"
+        f" {'is' if len(texts) == 1 else 'are'} assumed, and all standard deviations follow from it"
     )
     return (remark,) if texts else ()
 
@@ -96,7 +98,7 @@ def assumed_values(part: RecordedTestPart, model: Model, absent: Sequence[str], 
     """A sentence on coordinates whose values neither the table of a test nor its posture states; empty for none.
 
     Args:
-        part: entry of the study file.
+        part: table of the study file.
         model: the machine.
         absent: coordinates without a column in the table.
         q: posture whose values they have [n].

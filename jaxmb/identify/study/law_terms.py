@@ -77,7 +77,7 @@ def law_terms(part: LawsPart, model: Model, free: FreeParameters, tests: Sequenc
     """All candidate terms of a study's laws, except those with equal values in all tests.
 
     Args:
-        part: entry of the study file.
+        part: table of the study file.
         model: the machine's, from which gravity loads are computed.
         free: the free parameters.
         tests: the fitted tests.

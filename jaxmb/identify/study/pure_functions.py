@@ -158,7 +158,7 @@ def log_density(study: Study) -> LogDensity:
         ValueError: (f) a name is not a free parameter, or a value is no real scalar.
     """
     check_has_list(study)
-    if any(np.max(np.asarray(test.row_weights()), initial=0.0) > 1.0 for test in study.problem.tests):
+    if any(np.max(np.asarray(test.stated_variances()), initial=0.0) > 1.0 for test in study.problem.tests):
         warnings.warn(
             f"study '{study.name}': its tests have weights above 1, which count as lower noise: the density is narrower"
             " than that of the measurement, leave out `weights`",

@@ -177,7 +177,7 @@ class Study:
         return machine_of(self.machine, model)
 
     def with_problem(self, problem: Problem) -> "Study":
-        """The study with the noise of its tests from another problem."""
+        """The study with another problem, from which its fitted entries take their tests."""
         tests = iter(problem.tests)
         entries = tuple(
             dataclasses.replace(entry, test=next(tests)) if entry.role == "fit" else entry for entry in self.entries
@@ -437,7 +437,7 @@ def _problem_and_start(
         mean = np.where(free.logarithmic, start.values, linear_mean)
         prior = prior_of(free, file.prior, mean, all(map(accepts_prior, tests)), earlier)
     unknown = next((test.name for test in tests if not test.noise.is_known), None)
-    count = np.count_nonzero(np.asarray(problem.row_weights()))
+    count = np.count_nonzero(np.asarray(problem.stated_variances()))
     if unknown is not None and prior is None and count <= free.size:
         raise ValueError(
             f"{display_name(unknown)}: noise cannot be estimated, as {count} measured values for {free.size} free"

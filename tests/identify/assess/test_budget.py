@@ -23,7 +23,7 @@ from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.linear_estimate import linear_estimate
 from jaxmb.identify.estimation.variance_components import Excess
 from jaxmb.identify.experiments.machine_errors import machine_errors, with_machine_errors
-from jaxmb.identify.experiments.motion import displaced_view
+from jaxmb.identify.experiments.posture_test import displaced_view
 from jaxmb.identify.experiments.tolerances import StatedError, Tolerances
 from jaxmb.identify.parameters.free_parameters import Bound, free_parameters
 from jaxmb.machine.file import write_machine

@@ -9,7 +9,7 @@ import jaxmb
 from jaxmb.identify.assess.linear_estimate import check_equations, linear_estimate
 from jaxmb.identify.assess.remarks import data_remarks
 from jaxmb.identify.fit.linear import linear_equations
-from jaxmb.identify.fit.noise import misfit
+from jaxmb.identify.fit.noise import reduced_chi_square
 from jaxmb.identify.parameters.free_parameters import Bound, free_parameters
 from tests.identify.kr240 import (
     FREE,
@@ -85,7 +85,7 @@ def test_a_bound_within_the_uncertainty_is_no_doubt(study, plain):
     bounds = {"lower": 1e4, "upper": whole.value * np.exp(-0.5 * whole.std_log)}
     result = jaxmb.identify(study(loaded(noise=1.0), free=FREE | {"stiffness.q4": bounds}))
     assert result.parameters["stiffness.q4"].identifiable == "no"
-    assert told(result, "stiffness.q4 ends on its upper bound: values beyond it fit better by no more")
+    assert told(result, "stiffness.q4 ends on its upper bound; values beyond it do not fit significantly better")
     assert result.doubts == plain.doubts
 
 
@@ -160,7 +160,7 @@ def test_a_misfit_widens_deviations(study, plain):
 
 def widened(cost, weight):
     """What a cost makes of standard deviations, of 72 rows with 6 parameters."""
-    return misfit(np.full(72, np.sqrt(cost / 72)), np.full(72, weight), 6).widening
+    return reduced_chi_square(np.full(72, np.sqrt(cost / 72)), np.full(72, weight), 6).widening
 
 
 def test_noise_widens_nothing():

@@ -17,7 +17,7 @@ from jaxmb.identify.assess.uncertainty.nonlinear import with_bound_limits
 from jaxmb.identify.experiments.components import Equations, LinearForm, Noise
 from jaxmb.identify.experiments.test import Entry, Score, Test
 from jaxmb.identify.fit.loop import coarsened
-from jaxmb.identify.fit.noise import misfits, noise_objective, row_variances
+from jaxmb.identify.fit.noise import noise_objective, reduced_chi_squares, row_variances
 from jaxmb.identify.fit.problem import final_state, make_problem
 from jaxmb.identify.plan.candidates import planned
 from jaxmb.identify.study.study import linear_in
@@ -42,7 +42,7 @@ class Balance(Test):
     def residual(self, view):
         return (self.predict(view) - self.product) / self.std
 
-    def row_weights(self):
+    def stated_variances(self):
         return jnp.ones(self.rows)
 
     @property
@@ -142,7 +142,7 @@ def test_it_counts_beside_others(arm):
     assert coarsened(problem, 8).tests[1].rows == 2
     assert noise_objective(problem) == pytest.approx(float(problem.noise_unit) ** 2 * problem.data_rows)
     # far from what the noise explains: widened by what is left, line by line for a kind that says nothing else
-    (own,) = misfits(residual, jacobian, weights, [problem.row_slices[1]])
+    (own,) = reduced_chi_squares(residual, jacobian, weights, [problem.row_slices[1]])
     variances = row_variances(problem, residual, jacobian, weights)
     np.testing.assert_allclose(variances[problem.row_slices[1]], own.square, rtol=1e-12)
     assert own.square > 100.0

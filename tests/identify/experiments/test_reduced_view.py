@@ -8,7 +8,7 @@ from scipy.spatial.transform import Rotation
 
 import jaxmb
 from jaxmb.identify.experiments.modes_test import predict_modes
-from jaxmb.identify.experiments.motion_view import MANY
+from jaxmb.identify.experiments.vibration_view import MANY
 from tests.identify.derivatives import jacobian_of, residual_of
 
 SECTION = {"young_modulus": 7e10, "shear_modulus": 2.6e10, "density": 2700.0, "area": 8e-4, "second_moment_y": 1.6e-7,

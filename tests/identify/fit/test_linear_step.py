@@ -165,7 +165,7 @@ def test_correct_noise_has_a_reduced_chi_square_of_one_in_robust_fits(weight, le
     )
     assert step.misfit.square == pytest.approx(1.0, abs=0.08)
     # the variance of each residual, with which errors of the description are compared
-    errors = np.sqrt(step.row_weights) * step.residual / rows.std
+    errors = np.sqrt(step.stated_variances) * step.residual / rows.std
     assert np.sum(errors**2) == pytest.approx(np.sum(step.variances) / length, rel=0.08)
 
 

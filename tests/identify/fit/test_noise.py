@@ -6,7 +6,7 @@ import pytest
 from scipy.stats import chi2
 
 from jaxmb.identify.experiments.frf.frf_test import FrfTest
-from jaxmb.identify.fit.noise import FALSE_ALARM, explained_objective, misfit, misfits
+from jaxmb.identify.fit.noise import FALSE_ALARM, explained_objective, reduced_chi_square, reduced_chi_squares
 from jaxmb.identify.fit.state import distinct
 from tests.identify.arm import frf, shapes, study_of
 
@@ -48,7 +48,7 @@ def test_the_size_is_found():
     weight = np.where(np.arange(LINES) % 7 == 0, 80.0, 0.5)
     residual, weights = residuals(0.0, weight, 1)
     # the heavy lines carry the estimate: 1026 values, so 2 %
-    found = misfit(3.0 * residual, weights, 0)
+    found = reduced_chi_square(3.0 * residual, weights, 0)
     assert found.factor == pytest.approx(3.0, rel=0.06)
     assert not found.explained
     assert found.widening == found.factor
@@ -67,7 +67,7 @@ def test_small_tests_of_one_fit_are_explained_by_their_noise(weights):
     draws = 2000
     noise = rng.normal(size=(96, draws)) * np.sqrt(w)[:, None]
     left = noise - jacobian @ np.linalg.lstsq(jacobian, noise, rcond=None)[0]
-    found = [misfits(r, jacobian, w, groups) for r in left.T]
+    found = [reduced_chi_squares(r, jacobian, w, groups) for r in left.T]
     squares = np.array([[each.square for each in draw] for draw in found])
     degrees = np.array([each.degrees for each in found[0]])
     np.testing.assert_allclose(squares.mean(axis=0), 1.0, atol=5.0 * np.sqrt(2.0 / degrees.min() / draws))
@@ -82,7 +82,7 @@ def test_as_many_values_as_parameters_leave_no_degree_of_freedom():
     draw = np.random.default_rng(1)
     for size in np.tile(range(2, 8), 10).tolist():
         jacobian, residual = draw.normal(size=(size, size)), draw.normal(size=size)
-        (found,) = misfits(residual, jacobian, np.full(size, 80.0), [slice(0, size)])
+        (found,) = reduced_chi_squares(residual, jacobian, np.full(size, 80.0), [slice(0, size)])
         assert found.square == pytest.approx(residual @ residual / 80.0, rel=1e-9)
         assert found.degrees == 1.0
 

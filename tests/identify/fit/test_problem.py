@@ -11,7 +11,7 @@ import pytest
 from jaxmb.identify.estimation.identifiability import identifiability, information_rows, row_blocks
 from jaxmb.identify.experiments.test import without_name
 from jaxmb.identify.fit import problem as problem_module
-from jaxmb.identify.fit.noise import misfits_of_tests, row_variances
+from jaxmb.identify.fit.noise import reduced_chi_squares_of_tests, row_variances
 from jaxmb.identify.fit.problem import compressed, final_state, group_by_form, linearized, objective
 from jaxmb.identify.parameters.model_parameters import set_parameters
 from jaxmb.identify.study.study import load_study
@@ -143,7 +143,7 @@ def test_tests_count_by_their_noise(tmp_path):
     expected = 0.02**2 * (a @ a + b @ b + c @ c)
     assert float(np.sum(residual_of(problem, u) ** 2)) == pytest.approx(expected, rel=1e-12)
     assert float(objective(problem, u)) == pytest.approx(expected, rel=1e-12)
-    rows = np.asarray(problem.row_weights())
+    rows = np.asarray(problem.stated_variances())
     assert rows.size == a.size + b.size + c.size == residual_of(problem, u).size
 
 
@@ -161,7 +161,7 @@ def test_tests_together_are_tests_one_by_one(tmp_path):
     assert [rows.stop - rows.start for rows in problem.row_slices] == [r.size for r in alone]
     for rows, r in zip(problem.row_slices, alone, strict=True):
         np.testing.assert_allclose(together[rows], r, rtol=1e-9, atol=1e-9)
-    assert problem.data_rows == problem.row_weights().size == together.size
+    assert problem.data_rows == problem.stated_variances().size == together.size
 
 
 def test_rows_of_a_prior_are_the_last(tmp_path):
@@ -172,7 +172,7 @@ def test_rows_of_a_prior_are_the_last(tmp_path):
     assert problem.row_slices[-1].stop == problem.data_rows == residual.size - 4
     away = (u - study.free.encode(study.start.values)) / [np.inf, np.inf, 0.5, 0.5]
     np.testing.assert_allclose(residual[problem.data_rows :], away, rtol=1e-12)
-    np.testing.assert_array_equal(problem.row_weights()[problem.data_rows :], [0.0, 0.0, 1.0, 1.0])
+    np.testing.assert_array_equal(problem.stated_variances()[problem.data_rows :], [0.0, 0.0, 1.0, 1.0])
     # u may be NumPy's, compiled or not
     data = residual[: problem.data_rows] * float(problem.noise_unit)
     assert float(np.sum(problem.data_residual(study.free.values(u)) ** 2)) == pytest.approx(data @ data, rel=1e-9)
@@ -225,7 +225,9 @@ def test_the_jacobian_of_a_large_problem_is_never_whole(tmp_path, monkeypatch):
     assert r @ r == pytest.approx(residual @ residual, rel=1e-12)
     hat = whole @ np.linalg.pinv(whole)
     left = (np.eye(weights.size) - hat) * weights @ (np.eye(weights.size) - hat)
-    for found, own in zip(misfits_of_tests(problem, values, jacobian, weights), problem.row_slices, strict=True):
+    for found, own in zip(
+        reduced_chi_squares_of_tests(problem, values, jacobian, weights), problem.row_slices, strict=True
+    ):
         mean, spread = np.trace(left[own, own]), np.sum(left[own, own] ** 2)
         assert found.degrees == pytest.approx(mean**2 / spread, rel=1e-9)
         assert found.square == pytest.approx(residual[own] @ residual[own] / mean, rel=1e-8)

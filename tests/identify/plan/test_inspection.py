@@ -269,7 +269,7 @@ def test_each_assumed_noise_is_that_of_its_own_tests(known):
     noise = {"a": "0.01 of log H", "b": "0.1 mm", "c": "0.01 of log H", "d": ""}
     tests = [
         SimpleNamespace(name=name, noise=SimpleNamespace(is_known=not text, level_text=text), lines=None,
-                        row_weights=lambda: np.ones(2))
+                        stated_variances=lambda: np.ones(2))
         for name, text in noise.items() if known or text
     ]  # fmt: skip
     study = SimpleNamespace(note="", remarks=(), entries=(), tests=tests, laws=None, next=None, tolerances=None,

@@ -11,7 +11,7 @@ import jaxmb
 from jaxmb.identify.assess.remarks import data_remarks
 from jaxmb.identify.experiments.frf.frf_test import predict_frf
 from jaxmb.identify.experiments.frf.noise import leak_std
-from jaxmb.identify.experiments.motion_view import motion_view
+from jaxmb.identify.experiments.vibration_view import vibration_view
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.measurement.files.frf_file import write_frf
 from jaxmb.measurement.frf_set import FrfSet
@@ -443,7 +443,7 @@ def test_what_cannot_be_is_refused(tmp_path, keys, message):
 def test_frf_shift_is_that_of_the_plain_equation():
     seen = exact(decay=2.5)
     points = tuple(("tool", axis) for axis in "xyz")
-    view = motion_view(MODEL, Q, "posture", points, points)
+    view = vibration_view(MODEL, Q, "posture", points, points)
     predicted = predict_frf(view, jnp.asarray(2 * np.pi * FREQUENCY), 2, 2.5)
     np.testing.assert_allclose(predicted, seen.frf, rtol=1e-9, atol=1e-15)
 

@@ -65,13 +65,13 @@ class HoldOut(NamedTuple):
 
 def law_blocks(study: Study, problem: LawProblem, fit: LawFit) -> list[TestResidual]:
     residual, jacobian = law_state(problem, fit)
-    return blocks(study, residual, jacobian, np.asarray(study.problem.row_weights()))
+    return blocks(study, residual, jacobian, np.asarray(study.problem.stated_variances()))
 
 
 def law_covariance(study: Study, problem: LawProblem, fit: LawFit, terms: int) -> tuple[np.ndarray, np.ndarray]:
     """Covariance and standard deviations of u and of the coefficients of the terms."""
     residual, jacobian = law_state(problem, fit)
-    variances = row_variances(study.problem, residual, jacobian, np.asarray(study.problem.row_weights()))
+    variances = row_variances(study.problem, residual, jacobian, np.asarray(study.problem.stated_variances()))
     known = identifiability(jacobian[:, : study.free.size + terms], variances)
     return known.covariance, known.std
 
@@ -244,7 +244,7 @@ def _hold_out(
     study: Study, terms: Sequence[Sequence[Term]], starts: Sequence[LawFit], groups: Sequence[np.ndarray]
 ) -> HoldOut:
     """Errors of each group by fits to all others, each with its own terms and from its own start."""
-    count, weights = starts[0].coefficients.size, np.asarray(study.problem.row_weights())
+    count, weights = starts[0].coefficients.size, np.asarray(study.problem.stated_variances())
     errors, fits = [], []
     for group, begin, mine in zip(groups, starts, terms, strict=True):
         keep = np.where(np.isin(np.arange(len(study.tests)), group), 0.0, 1.0)

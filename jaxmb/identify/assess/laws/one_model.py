@@ -112,7 +112,7 @@ def blocks(
     study: Study,
     residual: Float[np.ndarray, "m"],
     jacobian: Jacobian,
-    row_weights: Float[np.ndarray, "m"],
+    stated_variances: Float[np.ndarray, "m"],
     errors: Callable[[slice], Float[np.ndarray, "k e"]] | None = None,
 ) -> list[TestResidual]:
     """Linearized residuals of each test near a fit, without the prior.
@@ -121,38 +121,40 @@ def blocks(
         study: the study.
         residual: of the fit, scaled by the root of the row weights, in units of the noise.
         jacobian: of the residual, with any number of columns.
-        row_weights: variance of each residual; 0 for rows that are not used.
+        stated_variances: variance of each residual; 0 for rows that are not used.
         errors: change of some rows of the residual by each stated error; None for none.
     """
     none = np.zeros((study.problem.data_rows, 0))
     return [
-        _block(test, residual[rows], jacobian[rows], row_weights[rows], none[rows] if errors is None else errors(rows))
+        _block(
+            test, residual[rows], jacobian[rows], stated_variances[rows], none[rows] if errors is None else errors(rows)
+        )
         for test, rows in zip(study.tests, study.problem.row_slices, strict=True)
     ]
 
 
 def _block(
-    test: Test, residual: np.ndarray, jacobian: np.ndarray, row_weights: np.ndarray, errors: np.ndarray
+    test: Test, residual: np.ndarray, jacobian: np.ndarray, stated_variances: np.ndarray, errors: np.ndarray
 ) -> TestResidual:
     # A row that is zero with its derivatives, as of a mode with the measured content, has no noise.
-    used = (row_weights > 0.0) & ((residual != 0.0) | np.any(jacobian != 0.0, axis=1))
-    size = np.sqrt(np.where(used, row_weights, 1.0))
+    used = (stated_variances > 0.0) & ((residual != 0.0) | np.any(jacobian != 0.0, axis=1))
+    size = np.sqrt(np.where(used, stated_variances, 1.0))
     r, j = np.where(used, residual / size, 0.0), np.where(used[:, None], jacobian / size[:, None], 0.0)
     c = np.where(used[:, None], errors / size[:, None], 0.0)
     count, degrees, length = int(used.sum()) - test.noise.nuisance_rows, np.inf, 1.0
     if not test.noise.is_known:
         remainder, rank = _least_residual(r, j)
-        length = excess_correlation_length(test, remainder * size, row_weights)
+        length = excess_correlation_length(test, remainder * size, stated_variances)
         freedom = max(count - rank, 1)
         least = np.finfo(float).tiny if test.noise.is_one_factor else 1.0 / length
         variance = max(float(remainder @ remainder) / freedom, least) * length
         r, j, c, degrees = *(part / np.sqrt(variance) for part in (r, j, c)), freedom / length
-    elif test.lines is not None and used.any() and _scatter(test, residual, row_weights, used) > LARGER_NOISE:
+    elif test.lines is not None and used.any() and _scatter(test, residual, stated_variances, used) > LARGER_NOISE:
         beside, _ = _least_residual(r, np.column_stack([j, c]))
-        scatter = max(_scatter(test, beside * size, row_weights, used), 1.0)
+        scatter = max(_scatter(test, beside * size, stated_variances, used), 1.0)
         r, j, c = (part / np.sqrt(scatter) for part in (r, j, c))  # larger noise is no disagreement of tests
     basis = scaled_svd(jacobian).range(residual.size)
-    used_weights = np.where(used, row_weights, 0.0)
+    used_weights = np.where(used, stated_variances, 0.0)
     larger = test.noise.variance_factor(basis, used_weights)
     larger *= test.noise.known_factor(basis, residual, used_weights)
     few = rotated_rows(np.column_stack([j, c, r]) / np.sqrt(larger))
@@ -160,9 +162,9 @@ def _block(
     return TestResidual(test.name, few[:, -1], j, max(count, 0), degrees, length, c)
 
 
-def _scatter(test: Test, residual: np.ndarray, row_weights: np.ndarray, used: np.ndarray) -> float:
+def _scatter(test: Test, residual: np.ndarray, stated_variances: np.ndarray, used: np.ndarray) -> float:
     """Mean variance of the scatter between lines over that of the noise."""
-    return 1.0 if test.lines is None else float(np.mean(test.lines.scatter(residual, row_weights)[used]))
+    return 1.0 if test.lines is None else float(np.mean(test.lines.scatter(residual, stated_variances)[used]))
 
 
 def _least_residual(residual: np.ndarray, jacobian: np.ndarray) -> tuple[np.ndarray, int]:
@@ -286,18 +288,18 @@ def one_model(estimate: Estimate) -> OneModel | None:
         return None
     budget = estimate.goodness.budget
     errors = None if budget is None else budget.all_columns
-    tests = blocks(study, estimate.residual, estimate.jacobian, estimate.row_weights, errors)
+    tests = blocks(study, estimate.residual, estimate.jacobian, estimate.stated_variances, errors)
     found = agreement(tests, relative_columns(study, u), study.free.names)
     values = sorted(found.parameters, key=lambda value: -value.drop)
     return dataclasses.replace(
-        found, parameters=tuple(_refitted_by_test(study, u, estimate.row_weights, errors, values))
+        found, parameters=tuple(_refitted_by_test(study, u, estimate.stated_variances, errors, values))
     )
 
 
 def _refitted_by_test(
     study: Study,
     u: np.ndarray,
-    row_weights: np.ndarray,
+    stated_variances: np.ndarray,
     errors: Callable[[slice], np.ndarray] | None,
     values: Sequence[OwnValue],
 ) -> list[OwnValue]:
@@ -307,7 +309,7 @@ def _refitted_by_test(
     fitted = []
     for value in [value for value in values[:REFITTED] if value.drop > LARGE * value.degrees]:
         problem, fit, spread = fit_by_test(study, u, value.parameter)
-        found = blocks(study, *law_state(problem, fit), row_weights, errors)
+        found = blocks(study, *law_state(problem, fit), stated_variances, errors)
         ratio = agreement(found, relative_columns(study, fit.u), study.free.names).residual_over_noise
         lost = None if fit.converged else True
         fitted.append(dataclasses.replace(value, spread=spread, residual=ratio, unsettled=lost))

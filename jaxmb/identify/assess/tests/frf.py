@@ -14,7 +14,7 @@ from jaxmb.identify.assess.remarks import grouped, tests_text, undamped
 from jaxmb.identify.experiments.frf.frf_test import FrfEntry, FrfTest
 from jaxmb.identify.experiments.frf.noise import IMPROBABLE_ERROR
 from jaxmb.identify.experiments.modes_test import ModesEntry, predict_modes
-from jaxmb.identify.experiments.motion_view import MotionView
+from jaxmb.identify.experiments.vibration_view import VibrationView
 from jaxmb.identify.study.reading.vibration import frfs_text
 from jaxmb.response.frf_kind import DERIVATIVES, dof_names
 
@@ -59,7 +59,7 @@ class FrfMetrics(KindMetrics):
         )
 
 
-def _jq_percent(test: FrfTest, view: MotionView) -> float:
+def _jq_percent(test: FrfTest, view: VibrationView) -> float:
     used, measured = np.asarray(test.weight) > 0.0, np.asarray(test.measured)
     missed = np.abs(np.asarray(test.predict(view)) - measured)[used]
     return 100.0 * float(np.sum(missed**2) / np.sum(np.abs(measured[used]) ** 2))
@@ -86,7 +86,7 @@ def frf_remarks(estimate: Estimate, entries: Sequence[FrfEntry], metrics: FrfMet
     return sentences, grouped(absent)
 
 
-def _absent_texts(test: FrfTest, view: MotionView) -> list[str]:
+def _absent_texts(test: FrfTest, view: VibrationView) -> list[str]:
     """A sentence on FRFs that vanish in the machine although more than leakage was measured, if any."""
     leak, measured = (np.abs(np.asarray(x)) for x in (test.leak, test.measured))
     most = np.broadcast_to(leak.max(axis=(1, 2), keepdims=True), leak.shape)  # a weak FRF may be noise
@@ -159,7 +159,7 @@ class FrfMisfit(NamedTuple):
 
 
 def frf_misfit(test: FrfTest, fitted: np.ndarray, poor: bool, undamped: bool) -> FrfMisfit | None:
-    """Misfit of an FRF test; None where the fit reproduces it.
+    """ReducedChiSquare of an FRF test; None where the fit reproduces it.
 
     Args:
         test: measured FRFs.

@@ -104,7 +104,7 @@ class PoseMetrics(KindMetrics):
         for entry, _, own in estimate.fitted_of(entries):
             test: PoseTest = entry.test
             if not test.noise.is_known:
-                length = excess_correlation_length(test, estimate.residual[own], estimate.row_weights[own])
+                length = excess_correlation_length(test, estimate.residual[own], estimate.stated_variances[own])
                 factor = estimate.goodness.misfits[entry.name].factor
                 estimated[entry.name] = _Estimated(factor * np.asarray(test.kind_std), length)
                 (mrad if test.noise.kind in (1, 2) else mm)[entry.name] = 1e3 * estimate.noise_levels[entry.name]

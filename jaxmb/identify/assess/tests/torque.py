@@ -357,7 +357,7 @@ def _base_std(
     Directions without effect on base parameters are assumed known to the width of their bounds: their effect on the
     data is rounding of angles in the machine description, which would otherwise affect the base parameters.
     """
-    weights, known = estimate.row_weights, estimate.identifiability
+    weights, known = estimate.stated_variances, estimate.identifiability
     if estimate.linear is not None and not estimate.goodness.all_by_errors:
         is_data = np.arange(weights.size) < estimate.study.problem.data_rows
         weights = np.where(is_data, estimate.linear.step.misfit.widening**2, 1.0) * weights
@@ -467,7 +467,7 @@ def joint_rows(estimate: Estimate, entries: Sequence[TorqueEntry]) -> list[Joint
         predicted = np.asarray(test.predict(view))
         seen = np.asarray(view)[: len(names)]
         carried = np.asarray(test.regressor)[:, : len(names)][:, loads] @ seen[loads]
-        factor = np.sqrt(estimate.row_weights[rows]) / np.asarray(test.std)
+        factor = np.sqrt(estimate.stated_variances[rows]) / np.asarray(test.std)
         for i, name in enumerate(source.coordinates):
             own = np.asarray(test.coordinate) == i
             there = estimate.model.further_friction[estimate.model.coordinates.index(name)]

@@ -114,7 +114,7 @@ def monte_carlo(
     """
     _check(study, draws)
     true = np.array([study.free.encode(values) for values in _true_values(study, truth, draws)])
-    weights = np.asarray(study.problem.row_weights())
+    weights = np.asarray(study.problem.stated_variances())
 
     def errors(rng: np.random.Generator) -> np.ndarray:
         return -np.sqrt(weights) * rng.normal(size=weights.size)  # minus: the residual is predicted minus measured
@@ -294,7 +294,7 @@ def _fit_draws(
             end: LeastSquaresState = jax.tree.map(lambda x: x[lowest], ends)
             jacobian = residual_and_jacobian(residual, end.u)[1]
             converged = jnp.isfinite(end.objective) & (slope_cosine(end, box) <= STATIONARY)
-            return end.u, end.objective, _deviation(jacobian, jnp.asarray(own.row_weights())), converged
+            return end.u, end.objective, _deviation(jacobian, jnp.asarray(own.stated_variances())), converged
 
         return in_blocks(one, draws, problem.memory_of_fits)
 

@@ -22,8 +22,8 @@ from jaxmb.identify.assess.result import INTERVAL, Result
 from jaxmb.identify.estimation.identifiability import combination_std, identifiability, row_blocks
 from jaxmb.identify.estimation.least_squares import Box, finished
 from jaxmb.identify.experiments.components import AffineView
-from jaxmb.identify.experiments.motion import PostureTest
-from jaxmb.identify.experiments.motion_view import AffineMotion, view_slope
+from jaxmb.identify.experiments.posture_test import PostureTest
+from jaxmb.identify.experiments.vibration_view import AffineVibration, view_slope
 from jaxmb.identify.fit.noise import row_variances
 from jaxmb.identify.fit.problem import Problem, compressed, is_large, linearized, residual_at
 from jaxmb.identify.fit.refine import least_squares_from
@@ -98,7 +98,7 @@ def with_bound_limits(estimate: Estimate) -> tuple[Estimate, list[str]]:
     limited = [f"{study.free.names[i]} ({'upper' if side[i] > 0 else 'lower'})" for i in np.flatnonzero(beyond)]
     sentences = [f"not known, limited by its bound: {listed(limited)}"] if limited else []
     gain = -np.sum((jacobian @ move) * (2.0 * residual + jacobian @ move))
-    spare = max(int(np.sum(estimate.row_weights > 0.0)) - estimate.u.size, 1)
+    spare = max(int(np.sum(estimate.stated_variances > 0.0)) - estimate.u.size, 1)
     far = beyond.any() and gain > LIMITED**2 * float(residual @ residual) / spare
     return estimate.without_std if far else estimate.with_std(np.where(beyond, np.inf, std)), sentences
 
@@ -252,7 +252,7 @@ def mode_std(
     Returns:
         inf where a mode depends on a direction of u that has no effect on the data.
     """
-    if isinstance(affine, AffineMotion) and affine.base.tangent.mass.shape == tangent.mass.shape:  # not reduced
+    if isinstance(affine, AffineVibration) and affine.base.tangent.mass.shape == tangent.mass.shape:  # not reduced
         slope = affine.tangent_slope(free, u)
     else:
         slope = view_slope(model, free, jax.device_put(u), test.q, test.at).tangent

@@ -43,7 +43,6 @@ from jaxmb.identify.experiments.deflections.load_cases import (
 )
 from jaxmb.identify.experiments.deflections.table import DEGREE
 from jaxmb.identify.experiments.machine_errors import turned
-from jaxmb.identify.experiments.motion_view import LINEAR_LEAVES, LOSS_FACTORS, directions_of_change
 from jaxmb.identify.experiments.test import Entry, Score, Source, Test
 from jaxmb.identify.experiments.tolerances import (
     MOST_GAIN,
@@ -56,6 +55,7 @@ from jaxmb.identify.experiments.tolerances import (
     usual,
     zero_error,
 )
+from jaxmb.identify.experiments.vibration_view import LINEAR_LEAVES, LOSS_FACTORS, directions_of_change
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.parameters.model_parameters import DEVIATIONS, parameters, set_parameters
 from jaxmb.io.validation import display_name
@@ -586,7 +586,7 @@ class DeflectionTest(Test[ElasticView]):
         """Number of measured displacements."""
         return self.displacement.size
 
-    def row_weights(self) -> Float[Array, "m"] | Float[np.ndarray, "m"]:
+    def stated_variances(self) -> Float[Array, "m"] | Float[np.ndarray, "m"]:
         """Weight of each row."""
         return on_host(self.weight)
 

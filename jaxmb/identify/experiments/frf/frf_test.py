@@ -16,17 +16,17 @@ from jaxmb.identify.estimation.least_squares import NormalEquations
 from jaxmb.identify.experiments.components import Attached, OwnParameters, Probe, Vibration, column_alternatives
 from jaxmb.identify.experiments.frf.noise import FrfLines, FrfNoise, arrays_at
 from jaxmb.identify.experiments.frf.weights import peaks_hz, resonances
-from jaxmb.identify.experiments.motion import (
-    MotionEvaluation,
+from jaxmb.identify.experiments.posture_test import (
     PostureDescription,
     PostureErrors,
     PostureTest,
+    VibrationEvaluation,
     displaced_view,
     posture_alternatives,
 )
-from jaxmb.identify.experiments.motion_view import AffineMotion, MotionView
 from jaxmb.identify.experiments.test import Entry, Score, Source
 from jaxmb.identify.experiments.tolerances import StatedError, error_with_text, factor_text
+from jaxmb.identify.experiments.vibration_view import AffineVibration, VibrationView
 from jaxmb.io.validation import display_name
 from jaxmb.linalg.responses import log_ratio, receptance_by_entries
 from jaxmb.linalg.small_solve import DynamicStiffness, Parts
@@ -78,7 +78,7 @@ parameters."""
 _MATRICES = ("stiffness", "damping", "mass", "structural")
 
 
-def varying_matrices(view: AffineMotion, parameters: int) -> tuple[str, ...]:
+def varying_matrices(view: AffineVibration, parameters: int) -> tuple[str, ...]:
     """Matrices of the tangent that depend on the free parameters, where normal equations by their entries are cheaper;
     empty otherwise."""
     slope, support = view.slope.tangent, view.base.support
@@ -92,7 +92,7 @@ def varying_matrices(view: AffineMotion, parameters: int) -> tuple[str, ...]:
 
 @compiled
 def predict_frf(
-    view: MotionView,
+    view: VibrationView,
     omega: Float[Array, "f"],
     derivatives: int,
     decay: Float[Array, ""] | float = 0.0,
@@ -140,7 +140,7 @@ class FrfChannels(OwnParameters["FrfTest"]):
         return dataclasses.replace(self.test, channels=channels)
 
 
-class FrfEvaluation(MotionEvaluation["FrfTest"]):
+class FrfEvaluation(VibrationEvaluation["FrfTest"]):
     """Derivatives of an FRF by the varying entries of the tangent."""
 
     def stripped(self) -> "FrfTest":
@@ -151,7 +151,7 @@ class FrfEvaluation(MotionEvaluation["FrfTest"]):
         )
 
     def normal_equations(
-        self, view: AffineMotion, values: Callable[[Float[Array, "d"]], Float[Array, "d"]], u: Float[Array, "d"]
+        self, view: AffineVibration, values: Callable[[Float[Array, "d"]], Float[Array, "d"]], u: Float[Array, "d"]
     ) -> NormalEquations:
         """Normal equations of the residual at u; see `Evaluation.normal_equations`.
 
@@ -299,7 +299,7 @@ class FrfDescription(PostureDescription["FrfTest"]):
             yield error_with_text(key, _shift_text, on, size=0.01 * last, least=-0.5 * first), "shift"
 
     def of_output(self, key: str, text: str) -> Iterator[tuple[StatedError, str]]:
-        """Those of its response."""
+        """Errors of its response, with their kinds."""
         for name, error_of in RESPONSE_ERRORS.items():
             yield error_of(f"output {text}", *self._ends)[0]._replace(key=f"{name} of output {key}"), name
 
@@ -353,8 +353,8 @@ class FrfDescription(PostureDescription["FrfTest"]):
 
 
 LEAST_COMPARED = 0.9
-"""Share of the used values in whose place exchanged channels have used ones, below which they are not compared: without
-the others, which are left out, a wrong exchange leaves no residual."""
+"""Least share of the used values that remain used after an exchange of channels. Exchanges that leave fewer are not
+compared: values that are not used have no residual, which would let a wrong exchange seem right."""
 NOISE_FIELDS = ("noise_std", "known_std", "additive_std", "magnitude", "leak")
 """Fields of the noise of each FRF."""
 
@@ -428,7 +428,7 @@ class FrfTest(PostureTest):
     channels: Channels | None = None
     """Gains and delay of its channels; None for ideal channels."""
 
-    def predict(self, view: MotionView) -> Complex[Array, "f o i"]:
+    def predict(self, view: VibrationView) -> Complex[Array, "f o i"]:
         """Predicted FRFs [f, o, i], of the measured kind."""
         return predict_frf(view, self.omega, self.derivatives, self.decay, self.sensor, self.channels)
 
@@ -437,7 +437,7 @@ class FrfTest(PostureTest):
         """Whether its sensors feel gravity as they tilt."""
         return self.sensor.gravity
 
-    def residual(self, view: MotionView) -> Float[Array, "m"]:
+    def residual(self, view: VibrationView) -> Float[Array, "m"]:
         """sqrt(W) (log Hs - log H) / noise, real parts then imaginary parts, of eq. 22 of Huynh et al. 2020.
 
         "safe" takes the logarithm of the ratio Hs / H, whose phase lies within half a turn. "principal" subtracts the
@@ -467,7 +467,7 @@ class FrfTest(PostureTest):
         """Number of rows of the residual."""
         return 2 * self.measured.size
 
-    def row_weights(self) -> Float[Array, "m"] | Float[np.ndarray, "m"]:
+    def stated_variances(self) -> Float[Array, "m"] | Float[np.ndarray, "m"]:
         """W of every residual, which is also its variance under the stated noise."""
         weight = on_host(self.weight)
         return weight.__array_namespace__().tile(weight.ravel(), 2)
@@ -479,7 +479,7 @@ class FrfTest(PostureTest):
         squares = residual[used] ** 2 / weight[used]  # in units of each line's noise
         return float(np.sqrt(2.0 * np.sum(squares) / np.sum(noise[used] ** -2.0)))
 
-    def score(self, view: MotionView, reference_hz: np.ndarray | None) -> Score:
+    def score(self, view: VibrationView, reference_hz: np.ndarray | None) -> Score:
         """FRAC of each FRF, error of log H, and errors of natural frequencies, or of peak frequencies where none are
         known."""
         used = np.asarray(self.weight) > 0.0

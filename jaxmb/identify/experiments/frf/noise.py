@@ -9,8 +9,8 @@ import scipy
 from jaxtyping import Bool, Complex, Float, Int
 
 from jaxmb.identify.experiments.components import BLOCKS, Component, Noise
-from jaxmb.identify.experiments.motion_view import MotionView
 from jaxmb.identify.experiments.test import Score
+from jaxmb.identify.experiments.vibration_view import VibrationView
 from jaxmb.measurement.noise import (
     correlation_length,
     lines_of_window,
@@ -137,7 +137,7 @@ class FrfNoise(Noise["FrfTest"]):
         """Whether the noise depends on the fitted machine, so that `at_fit` returns a different test."""
         return bool(np.any(np.asarray(self.test.additive_std))) or self.between_responses
 
-    def at_fit(self, view: MotionView) -> "FrfTest":
+    def at_fit(self, view: VibrationView) -> "FrfTest":
         """The test with additive noise evaluated at the FRFs of the fitted machine.
 
         Noise of log H evaluated at the measured FRFs biases a fit: lines that noise made large would get more weight.
@@ -207,15 +207,15 @@ class FrfNoise(Noise["FrfTest"]):
         squares = squares[used] * np.sum(weight) / expected
         return float(self.test.nominal_std) * most_likely_factor(squares, known, rest, weight)
 
-    def noiseless(self, view: MotionView) -> "FrfTest":
+    def noiseless(self, view: VibrationView) -> "FrfTest":
         """The test with noise-free data of a machine."""
         return dataclasses.replace(self.test, measured=self.test.predict(view))
 
-    def resample(self, residual: np.ndarray, row_weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def resample(self, residual: np.ndarray, stated_variances: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Block bootstrap sample of a residual. Blocks are neighbouring lines with all their responses, one correlation
         length long; lines with the same used responses are exchangeable."""
-        errors, used = line_errors(self.test, residual, row_weights)
-        length = max(1, round(self.correlation_length(residual, row_weights)))
+        errors, used = line_errors(self.test, residual, stated_variances)
+        length = max(1, round(self.correlation_length(residual, stated_variances)))
         drawn = np.zeros(errors.shape)
         patterns, pattern = np.unique(used.reshape(2, used.shape[1], -1).swapaxes(0, 1), axis=0, return_inverse=True)
         for k in range(len(patterns)):
@@ -223,22 +223,22 @@ class FrfNoise(Noise["FrfTest"]):
             begin = rng.integers(lines.size, size=-(-lines.size // length))
             picked = (begin[:, None] + np.arange(length)).ravel()[: lines.size] % lines.size
             drawn[:, lines] = errors[:, lines[picked]]
-        return drawn.ravel() * np.sqrt(row_weights)
+        return drawn.ravel() * np.sqrt(stated_variances)
 
     @property
     def between_responses(self) -> bool:
         """Whether a response leaks into others at one ratio for all lines."""
         return bool(np.any(np.asarray(self.test.leak)))
 
-    def variance_factor(self, basis: Float[np.ndarray, "m r"], row_weights: np.ndarray) -> float:
+    def variance_factor(self, basis: Float[np.ndarray, "m r"], stated_variances: np.ndarray) -> float:
         """Factor by which an exponential window or leakage increases the variance of the errors projected onto some
         directions.
 
         Args:
             basis: directions, as columns.
-            row_weights: variance of each row.
+            stated_variances: variance of each row.
         """
-        decay, scaled, factor = float(self.test.decay), basis * np.sqrt(row_weights)[:, None], 1.0
+        decay, scaled, factor = float(self.test.decay), basis * np.sqrt(stated_variances)[:, None], 1.0
         if decay > 0.0:
             factor = window_factor(scaled, np.asarray(self.test.measured), np.asarray(self.test.omega), decay)
         if not self.between_responses:
@@ -251,17 +251,19 @@ class FrfNoise(Noise["FrfTest"]):
         """Divisor of the degrees of freedom of a sum of squares, due to the exponential window."""
         return lines_of_window(np.asarray(self.test.omega) / (2.0 * np.pi), float(self.test.decay))
 
-    def correlation_length(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
+    def correlation_length(self, residual: np.ndarray, stated_variances: np.ndarray) -> float:
         """Correlation length of the residual along frequency, in lines (see `correlation_length`)."""
-        return correlation_length(*line_errors(self.test, residual, row_weights))
+        return correlation_length(*line_errors(self.test, residual, stated_variances))
 
-    def known_factor(self, basis: Float[np.ndarray, "m r"], residual: np.ndarray, row_weights: np.ndarray) -> float:
+    def known_factor(
+        self, basis: Float[np.ndarray, "m r"], residual: np.ndarray, stated_variances: np.ndarray
+    ) -> float:
         """Factor by which the window of the spectra increases the variance of known noise projected onto some
         directions (see `window_correlation_of`); 1 with an exponential one, which `variance_factor` contains."""
         if not self.test.noise_is_known or float(self.test.decay) > 0.0:
             return 1.0
-        rho = window_correlation_of(*line_errors(self.test, residual, row_weights))
-        by_line = (basis * np.sqrt(row_weights)[:, None]).reshape(2, len(self.test.measured), -1)
+        rho = window_correlation_of(*line_errors(self.test, residual, stated_variances))
+        by_line = (basis * np.sqrt(stated_variances)[:, None]).reshape(2, len(self.test.measured), -1)
         products = [float(np.sum(by_line[:, k:] * by_line[:, :-k])) for k in range(1, rho.size + 1)]
         square = float(np.sum(by_line**2))
         return max(1.0 + 2.0 * float(rho @ products) / square, 1.0) if square > 0.0 else 1.0
@@ -306,9 +308,9 @@ class FrfLines(Component["FrfTest"]):
         count = max(np.count_nonzero(counts), min(most, counts.size))
         return np.sort(order[np.unique(np.linspace(0, count - 1, min(most, count)).round().astype(int))])
 
-    def outliers(self, residual: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
+    def outliers(self, residual: np.ndarray, stated_variances: np.ndarray) -> np.ndarray:
         """Indices of outlier lines."""
-        return outlier_lines(*line_errors(self.test, residual, row_weights))
+        return outlier_lines(*line_errors(self.test, residual, stated_variances))
 
     @property
     def excluded(self) -> np.ndarray:
@@ -325,7 +327,7 @@ class FrfLines(Component["FrfTest"]):
         """Frequencies of some lines as text, for messages."""
         return ", ".join(f"{f:.4g}" for f in np.asarray(self.test.omega)[lines] / (2.0 * np.pi)) + " Hz"
 
-    def scatter(self, residual: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
+    def scatter(self, residual: np.ndarray, stated_variances: np.ndarray) -> np.ndarray:
         """Variance of the noise of each row by the line-to-line scatter of the residual, over that in the fit. No
         smooth model reproduces the scatter.
 
@@ -333,7 +335,7 @@ class FrfLines(Component["FrfTest"]):
         this part is the larger one. Known noise remains: leakage of another response is smooth, so that the scatter
         does not show it.
         """
-        errors, present = line_errors(self.test, residual, row_weights)
+        errors, present = line_errors(self.test, residual, stated_variances)
         noise = np.asarray(self.test.noise_std) ** 2
         known = np.where(noise > 0.0, np.asarray(self.test.known_std) ** 2 / np.where(noise > 0.0, noise, 1.0), 1.0)
         shown = present & (known <= 0.5)
@@ -342,17 +344,17 @@ class FrfLines(Component["FrfTest"]):
         rest = np.median(second_difference[three] ** 2) / (6.0 * scipy.special.chdtri(1, 0.5)) if three.any() else 1.0
         return np.tile((known + (1.0 - known) * rest).ravel(), 2)
 
-    def systematic(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
+    def systematic(self, residual: np.ndarray, stated_variances: np.ndarray) -> float:
         """Systematic fraction of the variance of the residual; 0 where it cannot be distinguished from noise. Gross
         errors count also where lines are too few for a correlation."""
         if self.test.noise.between_responses:
             return 0.0
-        errors = line_errors(self.test, residual, row_weights)
+        errors = line_errors(self.test, residual, stated_variances)
         share = systematic(*errors, self.test.noise.degrees_factor)
         gross = Score(log_error=self.test.log_error(residual)).poor
         return share or (smooth_share(*errors) if gross else 0.0)
 
-    def absent(self, view: MotionView) -> Bool[np.ndarray, "o i"]:
+    def absent(self, view: VibrationView) -> Bool[np.ndarray, "o i"]:
         """Mask of the FRFs that vanish in a machine by its symmetry, except for rounding: the measured ones are
         leakage."""
         leak = np.abs(np.asarray(self.test.leak))
@@ -374,14 +376,14 @@ class FrfLines(Component["FrfTest"]):
         return dataclasses.replace(self.test, weight=jax.device_put(weight))
 
 
-def line_errors(test: "FrfTest", residual: np.ndarray, row_weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def line_errors(test: "FrfTest", residual: np.ndarray, stated_variances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Errors in units of the noise, 0 where unused, and a mask of the used ones [real and imaginary part, f, o, i].
 
     Phase errors of an FRF that mostly agree are unwrapped around their mean: for a reversed sensor they are half a
     turn, where noise would decide the sign.
     """
-    used = (row_weights > 0.0).reshape(2, *test.measured.shape)
-    weights = np.where(used, row_weights.reshape(used.shape), 1.0)
+    used = (stated_variances > 0.0).reshape(2, *test.measured.shape)
+    weights = np.where(used, stated_variances.reshape(used.shape), 1.0)
     plain = np.where(used, residual.reshape(used.shape) / np.sqrt(weights), 0.0)
     if test.phase == "safe":
         scale = np.asarray(test.noise_std)

@@ -161,7 +161,7 @@ class PoseNoise(Noise["PoseTest"]):
         """|log| of the ratio of the noise to that in another version of the test."""
         return abs(math.log(self.level / other.noise.level))
 
-    def correlation_length(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
+    def correlation_length(self, residual: np.ndarray, stated_variances: np.ndarray) -> float:
         """Correlation length of the residual, in rows of the table (see `correlation_length`); 1 where stations are
         compared, whose differences contain it (`errors_between_stations`)."""
         if len(self.test.stations) >= LEAST_STATIONS:

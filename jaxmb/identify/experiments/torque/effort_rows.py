@@ -376,7 +376,7 @@ ROBUST_STD = 1e-12
 """Standard deviation over the efforts' size, so small that robust weights use the median residual instead."""
 
 
-def best_cutoff(
+def highest_cutoff(
     model: Model,
     record: MotionRecord,
     path: Float[np.ndarray, "k n"],

@@ -97,8 +97,8 @@ class StudyFile(Part):
     bodies the machine's values, if the mass matrix is singular there), all stiffnesses scaled
     by one factor to the first measured frequency; `"random"`: drawn within the bounds."""
     tolerance: NonNegative | None = None
-    """Cost at which the fit stops; by default that of a mean error of log H of 1e-8, without FRFs of residuals of a
-    millionth of the standard deviations [1]."""
+    """Cost at which the fit stops; by default the cost of a mean error of log H of 1e-8 in FRF tests, or of residuals
+    of 1e-6 standard deviations in others [1]."""
     rounds: Annotated[Count, Field(le=10_000)] = 40
     """Largest number of rounds of search and refinement."""
     least_rounds: Count = 8

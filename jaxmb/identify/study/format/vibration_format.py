@@ -211,9 +211,9 @@ class FrfTestPart(PostureTestPart, RecordedTestPart):
     """Whether noise is derived from the coherence of the file, if it has one. Values below twice this noise are
     excluded if the number of averages is known."""
     cross_axis: Annotated[NonNegative, Field(lt=1.0)] | None = None
-    """Leakage between axes: ratio of the largest FRF of a line that is added to all FRFs as noise (transverse
-    sensitivity of sensors, oblique hits); 0.03 to 0.05 for common sensors. By default, in a study with tolerances,
-    `sensor_direction_deg` determines the leakage between directions at the same point [1]."""
+    """Leakage between axes (transverse sensitivity of sensors, oblique hits): noise that is added to every FRF at a
+    line, as a fraction of the largest FRF at that line; 0.03 to 0.05 for common sensors. By default, in a
+    study with tolerances, `sensor_direction_deg` determines the leakage between directions at the same point [1]."""
     weights: Weights | None = None
     """Weights of the lines; by default 1."""
     phase: Literal["safe", "principal"] = "safe"

@@ -264,9 +264,9 @@ def read_deflection_test(part: DeflectionTestPart, label: str, context: ReadingC
     """A deflection test, from a table or simulated.
 
     Args:
-        part: entry of the study file.
-        label: its name in messages.
-        context: of the tests.
+        part: table of the study file.
+        label: its name, unique in the study.
+        context: study file, machine and preliminary fits.
 
     Raises:
         ValueError: the tests cannot be simulated or read, or do not match the machine.

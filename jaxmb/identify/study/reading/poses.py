@@ -115,8 +115,8 @@ def read_pose_test(part: PoseTestPart, label: str, context: ReadingContext) -> l
     """The fitted and the held-out rows of a pose test, from a table or simulated.
 
     Args:
-        part: entry of the study file.
-        label: its name in messages.
+        part: table of the study file.
+        label: its name, unique in the study.
         context: of the test.
 
     Raises:

@@ -11,8 +11,8 @@ import numpy as np
 from jax import Array
 
 from jaxmb.identify.experiments.frf.frf_test import FrfSource, predict_frf
-from jaxmb.identify.experiments.motion_view import MotionView, check_motion, motion_view
 from jaxmb.identify.experiments.test import Truth
+from jaxmb.identify.experiments.vibration_view import VibrationView, check_vibration, vibration_view
 from jaxmb.identify.study.context import ReadingContext, simulated_machine
 from jaxmb.identify.study.format.vibration_format import FrfTestPart, Hits, Lines, Simulate
 from jaxmb.io.validation import check_known, error_location, listed
@@ -135,7 +135,7 @@ def simulated_frf(
         at: posture, by coordinate.
         outputs: points and directions of the sensors.
         inputs: those of the forces.
-        context: of the tests.
+        context: study file, machine and preliminary fits.
         sensor: of all outputs.
 
     Raises:
@@ -143,8 +143,8 @@ def simulated_frf(
     """
     model, seed, truth = simulated_machine(spec, context)
     q, _ = stated_posture(model, at)
-    view = motion_view(model, q, context.file.linearize_at, outputs, inputs, sensor.gravity, False, False)
-    check_motion(view, motion_coordinates(model))
+    view = vibration_view(model, q, context.file.linearize_at, outputs, inputs, sensor.gravity, False, False)
+    check_vibration(view, motion_coordinates(model))
     rng = np.random.default_rng(seed)
     if spec.hits is not None and sensor != IDEAL:
         raise ValueError("simulated hits are measured by ideal sensors, expected lines, or no sensor")
@@ -158,7 +158,7 @@ def simulated_frf(
 
 def _computed(
     spec: Simulate,
-    view: MotionView,
+    view: VibrationView,
     outputs: tuple[Point, ...],
     inputs: tuple[Point, ...],
     sensor: Sensor,
@@ -177,7 +177,7 @@ def _computed(
 
 
 def _from_hits(
-    spec: Hits, model: Model, q: Array, view: MotionView, outputs: tuple[Point, ...], inputs: tuple[Point, ...],
+    spec: Hits, model: Model, q: Array, view: VibrationView, outputs: tuple[Point, ...], inputs: tuple[Point, ...],
     rng: np.random.Generator,
 ) -> MeasuredFrf:  # fmt: skip
     """H1 estimates of FRFs from records of hits with an exponential window, one input after the other.
@@ -254,10 +254,10 @@ def responses_of_test(
     """FRFs of a test, processed as the study states, the true machine of simulated ones, and remarks on their origin.
 
     Args:
-        part: entry of the study file.
+        part: table of the study file.
         outputs: points of the test.
         inputs: points of the test.
-        context: of the tests.
+        context: study file, machine and preliminary fits.
 
     Raises:
         ValueError: the data cannot be used as described.

@@ -40,7 +40,7 @@ def read_tests(file: StudyFile, context: ReadingContext) -> list[Entry]:
 
     Args:
         file: the study.
-        context: of the tests.
+        context: study file, machine and preliminary fits.
 
     Raises:
         InputError: a test is invalid; the message names it.

@@ -15,9 +15,9 @@ from jaxmb.identify.experiments.torque.effort_rows import (
     HIGHEST_CUTOFF,
     EffortRows,
     RowSettings,
-    best_cutoff,
     column_names,
     effort_rows,
+    highest_cutoff,
     recorded_path,
 )
 from jaxmb.identify.experiments.torque.gears import Gears, brakes_released, reversed_at
@@ -67,9 +67,9 @@ def read_torque_test(part: TorqueTestPart, label: str, context: ReadingContext) 
     """A torque test, from a table or simulated.
 
     Args:
-        part: entry of the study file.
-        label: its name in messages.
-        context: of the tests.
+        part: table of the study file.
+        label: its name, unique in the study.
+        context: study file, machine and preliminary fits.
 
     Raises:
         ValueError: the motion cannot be read or simulated, or does not match the machine.
@@ -369,7 +369,7 @@ def _searched_cutoff(
     found = [cutoff for entry in fitted if (cutoff := entry.source.cutoff_hz) is not None]
     if found:
         return min(max(np.max(cutoff) for cutoff in found), HIGHEST_CUTOFF * record.rate_hz)
-    return best_cutoff(model, record, q, settings, part.robust)
+    return highest_cutoff(model, record, q, settings, part.robust)
 
 
 OVERSAMPLED = 20.0

@@ -11,8 +11,8 @@ from jaxmb.identify.experiments.frf.frf_test import FrfTest
 from jaxmb.identify.experiments.frf.noise import leak_std
 from jaxmb.identify.experiments.frf.weights import band_weights, peak_weights, usable_lines
 from jaxmb.identify.experiments.modes_test import ModesTest
-from jaxmb.identify.experiments.motion_view import check_motion, motion_view
 from jaxmb.identify.experiments.test import Entry, Source, Truth
+from jaxmb.identify.experiments.vibration_view import check_vibration, vibration_view
 from jaxmb.identify.study.context import ReadingContext, simulated_machine
 from jaxmb.identify.study.format.study_format import stated_tolerances
 from jaxmb.identify.study.format.vibration_format import FrfTestPart, ModesTestPart, SimulateModes
@@ -25,14 +25,14 @@ from jaxmb.measurement.reciprocity import Keep, kept_of_pairs
 from jaxmb.mechanics.beams import mesh_warnings
 from jaxmb.mechanics.kinematics import check_coordinates
 from jaxmb.mechanics.postures import stated_posture
-from jaxmb.mechanics.tangent import motion_coordinates, mounting_doubt
+from jaxmb.mechanics.tangent import motion_coordinates, mounting_warning
 from jaxmb.response.frf import IDEAL, check_points
 from jaxmb.response.frf_kind import DERIVATIVES, dof_names, endpoints
 from jaxmb.response.modal import modes, spring_names
 
-HIDDEN = 0.5
+MOST_COHERENCE_STD = 0.5
 """Standard deviation of log H by the coherence above which a value is excluded as noise."""
-HIDDEN_TEXTS = (
+COHERENCE_TEXTS = (
     "do not rise above the noise given by their coherence",
     "by their coherence all responses are noise, expected at least one line that is not",
 )
@@ -45,9 +45,9 @@ def read_frf_test(part: FrfTestPart, label: str, context: ReadingContext) -> lis
     """An FRF test, and a second entry with its held-out lines, if any.
 
     Args:
-        part: entry of the study file.
-        label: its name in messages.
-        context: of the tests.
+        part: table of the study file.
+        label: its name, unique in the study.
+        context: study file, machine and preliminary fits.
 
     Raises:
         ValueError: the data cannot be used as described.
@@ -55,7 +55,7 @@ def read_frf_test(part: FrfTestPart, label: str, context: ReadingContext) -> lis
     model = context.model
     q, changed = stated_posture(model, part.posture)
     if context.file.linearize_at == "posture":
-        changed += mounting_doubt(model, q)
+        changed += mounting_warning(model, q)
     outputs, inputs = endpoints(part.frame, part.outputs, part.inputs)
     check_points(model, (*outputs, *inputs, *((frame, "x") for frame in part.shape_frames)))
     for what, points in (("outputs", outputs), ("inputs", inputs)):
@@ -77,8 +77,8 @@ def read_frf_test(part: FrfTestPart, label: str, context: ReadingContext) -> lis
     leak = _leak(part, measured, context)
     additive_std = by_coherence.std if measured.averages else np.zeros(by_coherence.std.shape)
     if measured.averages:
-        hidden = (by_coherence.log_std > HIDDEN) & (weight > 0.0)
-        weight, more = _without(weight, hidden, *HIDDEN_TEXTS, outputs, inputs)
+        hidden = (by_coherence.log_std > MOST_COHERENCE_STD) & (weight > 0.0)
+        weight, more = _without(weight, hidden, *COHERENCE_TEXTS, outputs, inputs)
         notes += more
     known_std = np.sqrt(by_coherence.log_std**2 + leak_std(leak, measured.frf) ** 2)
     noise_std = np.sqrt(nominal**2 + known_std**2)
@@ -265,9 +265,9 @@ def read_modes_test(part: ModesTestPart, label: str, context: ReadingContext) ->
     """A modal test, measured or simulated.
 
     Args:
-        part: entry of the study file.
-        label: its name in messages.
-        context: of the tests.
+        part: table of the study file.
+        label: its name, unique in the study.
+        context: study file, machine and preliminary fits.
 
     Raises:
         ValueError: there are more modes than degrees of freedom, or content or shapes refer to missing parts.
@@ -276,7 +276,7 @@ def read_modes_test(part: ModesTestPart, label: str, context: ReadingContext) ->
     q, changed = stated_posture(model, part.posture)
     check_coordinates(model, q=q)
     if context.file.linearize_at == "posture":
-        changed += mounting_doubt(model, q)
+        changed += mounting_warning(model, q)
     check_points(model, part.outputs)
     check_distinct(dof_names(part.outputs), "outputs holds the point '{}' twice, expected it once")
     truth = None
@@ -336,8 +336,8 @@ def _simulated_modes(
     """Simulated frequencies [Hz], damping ratios [%] and shapes [mode, output], and the true machine."""
     true, seed, truth = simulated_machine(spec, context)
     q, _ = stated_posture(true, part.posture)
-    view = motion_view(true, q, context.file.linearize_at, part.outputs, part.outputs)
-    check_motion(view, motion_coordinates(true))
+    view = vibration_view(true, q, context.file.linearize_at, part.outputs, part.outputs)
+    check_vibration(view, motion_coordinates(true))
     found = modes(view.tangent)
     kept = np.flatnonzero(np.asarray(found.damped_frequency_hz) <= spec.below_hz)
     if not kept.size:

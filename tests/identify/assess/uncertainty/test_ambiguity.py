@@ -86,7 +86,7 @@ class Minima(eqx.Module):
         near, far = jnp.array([u[0] / self.std, 0.0]), jnp.array([u[0] - 2.0, self.higher**0.5])
         return jnp.where(u[0] < 1.0, near, far)
 
-    def row_weights(self):
+    def stated_variances(self):
         return jnp.ones(2)
 
 
@@ -107,7 +107,7 @@ def fitted():
     study = jaxmb.load_study("validation-3r")
     fit = run_fit(study.problem, study.settings, study.start, 0)
     estimate = estimate_at(study, fit.best_u)
-    return estimate, fit, row_variances(study.problem, estimate.residual, estimate.jacobian, estimate.row_weights)
+    return estimate, fit, row_variances(study.problem, estimate.residual, estimate.jacobian, estimate.stated_variances)
 
 
 def with_agreements(estimate, *agreements):

@@ -40,7 +40,7 @@ class TwoThatMakeUp(eqx.Module):
         }[self.shape]
         return jnp.array([1e4 * (u[0] + u[1]), alone, 1.0])
 
-    def row_weights(self):
+    def stated_variances(self):
         return jnp.ones(3)
 
 

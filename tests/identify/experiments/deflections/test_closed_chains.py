@@ -18,8 +18,8 @@ from jaxmb.identify.experiments.deflections.load_cases import (
     turning,
 )
 from jaxmb.identify.experiments.deflections.table import read_deflections
-from jaxmb.identify.experiments.motion_view import motion_view
 from jaxmb.identify.experiments.tolerances import Instruments
+from jaxmb.identify.experiments.vibration_view import vibration_view
 from jaxmb.identify.parameters.free_parameters import Bound, free_parameters
 from jaxmb.identify.study.reading.deflections import measured_with
 from jaxmb.mechanics.loops import check_closed, loop_closure
@@ -189,7 +189,7 @@ def test_beside_frfs_with_passive_joints(model, tmp_path):
     view, whole = made.problem.views[0](values), made.tests[0].view(made.free.apply(model, values))
     scale = np.abs(np.asarray(whole.tangent.stiffness)).max()
     np.testing.assert_allclose(view.tangent.stiffness, whole.tangent.stiffness, atol=1e-12 * scale)
-    bare = motion_view(made.free.apply(model, values), *made.tests[0].view_arguments, weightless=True)
+    bare = vibration_view(made.free.apply(model, values), *made.tests[0].view_arguments, weightless=True)
     assert np.abs(np.asarray(bare.tangent.stiffness - whole.tangent.stiffness)).max() > 1e-9 * scale
     # held by springs in place of a joint, the loop lets them move freely
     loose = FIVE_BAR | {"loop": [FIVE_BAR["loop"][0] | {"rigid": False}]}

@@ -39,7 +39,7 @@ def test_residuals_are_those_of_all_load_cases(tmp_path):
     weight = np.tile(np.repeat([1.0, 4.0], 3), 6)
     found = np.asarray(entry.test.residual(entry.test.view(model)))
     np.testing.assert_allclose(found, np.sqrt(weight) * (moved - displacement) / std, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(entry.test.row_weights(), weight)
+    np.testing.assert_allclose(entry.test.stated_variances(), weight)
     assert entry.test.rows == found.size
 
 

@@ -137,7 +137,7 @@ def test_a_reversed_sensor_is_no_noise(made):
     def share(made):
         [test] = made.tests
         view = test.view(made.free.apply(made.model, jnp.asarray([made.truth[name] for name in made.free.names])))
-        return test.lines.systematic(np.asarray(test.residual(view)), np.asarray(test.row_weights()))
+        return test.lines.systematic(np.asarray(test.residual(view)), np.asarray(test.stated_variances()))
 
     assert share(made) < 0.05
     assert share(changed(made, output_turned)) > 0.9

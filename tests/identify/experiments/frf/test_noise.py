@@ -104,7 +104,7 @@ def test_the_scatter_determines_the_noise_beside_leakage(made):
     parts = {"known_std": known, "noise_std": np.hypot(known, level), "weight": np.ones(predicted.shape)}
     leaks = test.measured * np.exp(known * np.linspace(-1.0, 1.0, len(known))[:, None, None])
     test = dataclasses.replace(test, measured=leaks, **{name: jnp.asarray(part) for name, part in parts.items()})
-    factor = test.lines.scatter(np.asarray(test.residual(view)), np.asarray(test.row_weights()))
+    factor = test.lines.scatter(np.asarray(test.residual(view)), np.asarray(test.stated_variances()))
     std = np.broadcast_to(factor, 2 * known.size).reshape(2, *known.shape) ** 0.5 * parts["noise_std"]
     np.testing.assert_allclose(std[..., 0, 0], 0.01, rtol=0.1)  # the median of 800 squares is exact to 5 %
     np.testing.assert_allclose(std[..., 1, 1], 0.5, rtol=1e-3)

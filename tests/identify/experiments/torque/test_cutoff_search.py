@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.experiments.torque.effort_rows import RowSettings, best_cutoff, recorded_path
+from jaxmb.identify.experiments.torque.effort_rows import RowSettings, highest_cutoff, recorded_path
 from jaxmb.identify.study.format.torque_format import SimulateTorques
 from jaxmb.identify.study.reading.motions import simulated_motion
 from tests.identify.experiments.torque.test_torque_recovery import ARM, TRUE, identified
@@ -39,9 +39,9 @@ def test_outliers():
     rng = np.random.default_rng(0)
     odd = rng.random(record.effort.shape) < 0.02
     spoilt = dataclasses.replace(record, effort=record.effort + odd * rng.normal(scale=3.0, size=odd.shape))
-    clean = best_cutoff(model, record, path, RowSettings())
-    assert best_cutoff(model, spoilt, path, RowSettings()) > 1.2 * clean
-    assert best_cutoff(model, spoilt, path, RowSettings(), robust=True) == pytest.approx(clean)
+    clean = highest_cutoff(model, record, path, RowSettings())
+    assert highest_cutoff(model, spoilt, path, RowSettings()) > 1.2 * clean
+    assert highest_cutoff(model, spoilt, path, RowSettings(), robust=True) == pytest.approx(clean)
 
 
 def test_noise_of_angles_and_motion_bound_it():
@@ -54,7 +54,7 @@ def test_noise_of_angles_and_motion_bound_it():
         how = HOW | {"duration_s": 40.0, "rate_hz": 100.0, "torque_std": 0.03, "angle_std": angle_std}
         record = simulated_motion(SimulateTorques.model_validate(how), model, start, 0)
         path = recorded_path(model, record, start)
-        errors[angle_std] = best_cutoff(model, record, path, RowSettings(least_speed=0.05))
+        errors[angle_std] = highest_cutoff(model, record, path, RowSettings(least_speed=0.05))
     assert 1.5 < errors[1e-3] < 5.0
     assert errors[1e-5] > 1.5 * errors[1e-3]
 

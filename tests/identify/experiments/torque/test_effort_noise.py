@@ -11,7 +11,7 @@ import jaxmb
 from jaxmb.identify.experiments.torque import effort_rows as module
 from jaxmb.identify.experiments.torque.effort_noise import effort_noise, motion_errors
 from jaxmb.identify.experiments.torque.effort_rows import EffortRows, least_norm_solution
-from jaxmb.identify.fit.noise import misfit
+from jaxmb.identify.fit.noise import reduced_chi_square
 
 COUNT = 4000
 TRUE = np.array([0.5, 3.0])
@@ -61,11 +61,11 @@ def test_what_is_left_is_the_noise_where_samples_are_alike() -> None:
     std, lengths = (part[rows.coordinate] for part in noise)
     left = (rows.effort - rows.regressor @ least_norm_solution(rows.regressor, rows.effort)) / std
     assert np.sqrt(np.mean(left**2)) < 0.4
-    found = misfit(left, np.ones(left.size), 8.0, lengths=lengths)
+    found = reduced_chi_square(left, np.ones(left.size), 8.0, lengths=lengths)
     assert found.factor == pytest.approx(1.0, rel=0.072)
     assert found.explained
     # a model that misses half as much again is told from noise
-    assert not misfit(1.5 * left, np.ones(left.size), 8.0, lengths=lengths).explained
+    assert not reduced_chi_square(1.5 * left, np.ones(left.size), 8.0, lengths=lengths).explained
 
 
 @pytest.mark.parametrize("robust", [False, True])

@@ -58,7 +58,7 @@ ROUNDING = 1e-13
 """Change of a matrix over the whole range of a value, relative to the matrix, that counts as rounding."""
 
 
-class MotionView(eqx.Module):
+class VibrationView(eqx.Module):
     """The view of a machine by a test at one posture, in m small-amplitude coordinates."""
 
     tangent: Tangent
@@ -77,7 +77,7 @@ class MotionView(eqx.Module):
 
 
 @compiled
-def motion_view(
+def vibration_view(
     model: Model,
     q: Float[Array, "n"],
     at: LinearizeAt,
@@ -86,7 +86,7 @@ def motion_view(
     feels_gravity: bool = False,
     shares_energy: bool = False,
     weightless: bool = False,
-) -> MotionView:
+) -> VibrationView:
     """The view of a machine at posture q: its tangent there, and the Jacobian rows of sensors and forces.
 
     With the stiffness of each spring if `shares_energy`. NaN where the equilibrium of linearization does not exist, so
@@ -104,10 +104,10 @@ def motion_view(
     coupled, stiffness = model.springs or model.motors or model.beams or model.following, None
     if shares_energy:
         stiffness = spring_matrices(model, q, point) if coupled else motion_stiffness(model)
-    return MotionView(tangent, stiffness, output_rows, input_rows, is_unlocked(model), tilt)
+    return VibrationView(tangent, stiffness, output_rows, input_rows, is_unlocked(model), tilt)
 
 
-def check_motion(view: MotionView, names: Sequence[str]) -> None:
+def check_vibration(view: VibrationView, names: Sequence[str]) -> None:
     """Raise ValueError where the linearized motion is undefined: no equilibrium, or a singular mass matrix.
 
     Args:
@@ -136,7 +136,7 @@ LARGEST_ERROR = 1e-3
 
 
 def reducing_basis(
-    base: MotionView, slopes: Sequence[MotionView], free: FreeParameters, highest_hz: float
+    base: VibrationView, slopes: Sequence[VibrationView], free: FreeParameters, highest_hz: float
 ) -> Float[np.ndarray, "m r"] | None:
     """Reduction basis that preserves the motion seen by a test for all free values within their bounds.
 
@@ -175,7 +175,7 @@ def reducing_basis(
     return basis if max(errors) <= most else None
 
 
-def reduced_view(view: MotionView, basis: Float[np.ndarray, "m r"]) -> MotionView:
+def reduced_view(view: VibrationView, basis: Float[np.ndarray, "m r"]) -> VibrationView:
     """The view, or its derivative, in the coordinates of a basis."""
 
     def seen(rows: Any) -> Any:
@@ -192,7 +192,7 @@ def reduced_view(view: MotionView, basis: Float[np.ndarray, "m r"]) -> MotionVie
     )
 
 
-def restricted_view(view: MotionView, moving: Int[Array, "r"]) -> MotionView:
+def restricted_view(view: VibrationView, moving: Int[Array, "r"]) -> VibrationView:
     """The view with some degrees of freedom, the others at rest."""
 
     def among(matrix: Array) -> Array:
@@ -229,7 +229,7 @@ def _frequency_error(tangent: Tangent, basis: Float[np.ndarray, "m r"], highest_
     return float(np.max(np.abs(near - exact) / np.abs(exact), initial=0.0)) / 2.0
 
 
-def _tangent_at(base: MotionView, slopes: Sequence[MotionView], values: Float[np.ndarray, "d"]) -> Tangent:
+def _tangent_at(base: VibrationView, slopes: Sequence[VibrationView], values: Float[np.ndarray, "d"]) -> Tangent:
     """The tangent at free values, with a uniform loss factor of 2 %, as loss factors may be free."""
 
     def evaluate(part: Any, *changes: Any) -> np.ndarray:
@@ -239,20 +239,20 @@ def _tangent_at(base: MotionView, slopes: Sequence[MotionView], values: Float[np
     return dataclasses.replace(found, structural=CHECKED_LOSS * np.asarray(found.stiffness))
 
 
-class AffineMotion(eqx.Module):
-    """A `MotionView` as an affine function of the free values: its value at zero and its slopes.
+class AffineVibration(eqx.Module):
+    """A `VibrationView` as an affine function of the free values: its value at zero and its slopes.
 
     Structural damping has bilinear terms in addition: products of loss factors and the other values.
     """
 
-    base: MotionView
-    slope: MotionView
+    base: VibrationView
+    slope: VibrationView
     losses: tuple[int, ...] = eqx.field(static=True, default=())
     """Indices of the free values that are loss factors."""
     products: Float[Array, "m m l d"] | None = None
     """Derivative of the structural damping matrix by each loss factor and each free value."""
 
-    def __call__(self, values: Float[Array, "d"] | np.ndarray) -> MotionView:
+    def __call__(self, values: Float[Array, "d"] | np.ndarray) -> VibrationView:
         """The view at physical values, exact to rounding; NumPy in, NumPy out."""
         xp: Any = values.__array_namespace__()
 
@@ -273,7 +273,7 @@ class AffineMotion(eqx.Module):
         columns = (jax.tree.map(np.subtract, self(values + step).tangent, base) for step in steps)
         return jax.tree.map(lambda *column: np.stack(column, axis=-1), *columns)
 
-    def stackable(self, others: "Sequence[AffineMotion]") -> "AffineMotion":
+    def stackable(self, others: "Sequence[AffineVibration]") -> "AffineVibration":
         """The same with the joint support of all views, and without slopes that are 0 in all of them."""
         known = [view.base.support for view in (self, *others) if view.base.support is not None]
         support = tuple(sorted(set[tuple[int, int]]().union(*known))) if len(known) > len(others) else None
@@ -287,9 +287,9 @@ class AffineMotion(eqx.Module):
         return dataclasses.replace(self, base=dataclasses.replace(self.base, support=support), slope=slope)
 
 
-def affine_motion(
+def affine_vibration(
     view_arguments: ViewArguments, highest_hz: float, model: Model, free: FreeParameters
-) -> AffineMotion | None:
+) -> AffineVibration | None:
     """The view of a test as an affine function of the free values, with its support: the entries of the tangent that
     vary.
 
@@ -313,8 +313,8 @@ def affine_motion(
         return None
     step = np.maximum(np.abs(np.asarray(free.lower_value)), np.abs(np.asarray(free.upper_value)))
 
-    def seen(v: np.ndarray) -> MotionView:
-        return motion_view(free.apply(model, v), *view_arguments)
+    def seen(v: np.ndarray) -> VibrationView:
+        return vibration_view(free.apply(model, v), *view_arguments)
 
     active = [(), *((i,) for i in range(size)), *itertools.product(losses, others)]
     values = np.array([np.isin(np.arange(size), chosen) * step for chosen in active])
@@ -345,12 +345,12 @@ def affine_motion(
     entries = np.argwhere(np.sum([*parts, np.abs(products).sum(axis=(0, 1))], axis=0))
     support = None if len(entries) > MOST_ENTRIES else tuple((int(i), int(j)) for i, j in entries)
     bilinear = jax.device_put(np.moveaxis(products, (0, 1), (2, 3))) if losses and others else None
-    return AffineMotion(dataclasses.replace(base, support=support), slope, losses, bilinear)
+    return AffineVibration(dataclasses.replace(base, support=support), slope, losses, bilinear)
 
 
 def _weightless_views(
     view_arguments: ViewArguments, model: Model, free: FreeParameters, values: Float[np.ndarray, "k d"]
-) -> Iterator[MotionView]:
+) -> Iterator[VibrationView]:
     """Views without gravity at several free values, in batches that share the kinematics."""
     for first in range(0, len(values), VIEW_BATCH):
         some = values[first : first + VIEW_BATCH]
@@ -362,8 +362,8 @@ def _weightless_views(
 @compiled
 def _view_batch(
     view_arguments: ViewArguments, model: Model, free: FreeParameters, values: Float[Array, "k d"]
-) -> MotionView:
-    return jax.vmap(lambda v: motion_view(free.apply(model, v), *view_arguments, weightless=True))(values)
+) -> VibrationView:
+    return jax.vmap(lambda v: vibration_view(free.apply(model, v), *view_arguments, weightless=True))(values)
 
 
 def can_omit_gravity(model: Model, free: FreeParameters) -> bool:
@@ -381,12 +381,12 @@ def view_slope(
     q: Float[Array, "n"],
     at: LinearizeAt,
     points: tuple[Point, ...] = (),
-) -> MotionView:
+) -> VibrationView:
     """Derivatives by u [..., d] of the view of points at a posture."""
     weightless = at == "posture" and can_omit_gravity(model, free)
 
-    def view(u: Array) -> MotionView:
-        return motion_view(free.apply(model, free.values(u)), q, at, points, points, weightless=weightless)
+    def view(u: Array) -> VibrationView:
+        return vibration_view(free.apply(model, free.values(u)), q, at, points, points, weightless=weightless)
 
     return jax.jacfwd(view)(u)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxmb import build_model, make_study, reference_posture
-from jaxmb.identify.experiments.motion_view import LINEAR_LEAVES, PRODUCTS, affine_motion, motion_view
+from jaxmb.identify.experiments.vibration_view import LINEAR_LEAVES, PRODUCTS, affine_vibration, vibration_view
 from jaxmb.identify.parameters.free_parameters import Bound, free_parameters
 from jaxmb.identify.parameters.model_parameters import parameter_table, parameters, set_parameters
 from jaxmb.machine.schema import Machine
@@ -93,10 +93,10 @@ def test_affine_families_that_multiply_another_are_listed():
     free = free_parameters(model, bounds)
     points = (("tool", "x"), ("tool", "y"))
     arguments = (reference_posture(model), "posture", points, points, False, False)
-    affine = affine_motion(arguments, 100.0, model, free)
+    affine = affine_vibration(arguments, 100.0, model, free)
     assert affine is not None
     values = np.array([own[name] for name in names]) * np.random.default_rng(1).uniform(0.5, 1.5, len(names))
-    direct = motion_view(free.apply(model, values), *arguments).tangent
+    direct = vibration_view(free.apply(model, values), *arguments).tangent
     for name in ("mass", "damping", "stiffness"):
         a, b = (np.asarray(getattr(tangent, name)) for tangent in (affine(values).tangent, direct))
         size = np.sqrt(np.diag(b))

@@ -16,14 +16,6 @@ from jaxtyping import Array, Float, Int
 
 from jaxmb.identify.experiments.components import Attached, Description, Evaluation, Vibration
 from jaxmb.identify.experiments.machine_errors import MOST_FACTOR, loaded, payload_errors, turned
-from jaxmb.identify.experiments.motion_view import (
-    AffineMotion,
-    MotionView,
-    ViewArguments,
-    affine_motion,
-    motion_view,
-    restricted_view,
-)
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.experiments.tolerances import (
     MOST_GAIN,
@@ -37,6 +29,14 @@ from jaxmb.identify.experiments.tolerances import (
     times_text,
     zero_error,
 )
+from jaxmb.identify.experiments.vibration_view import (
+    AffineVibration,
+    VibrationView,
+    ViewArguments,
+    affine_vibration,
+    restricted_view,
+    vibration_view,
+)
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
@@ -48,15 +48,15 @@ from jaxmb.response.frf_kind import DIRECTIONS, GROUND_DIRECTIONS, Point, dof_na
 P = TypeVar("P", bound="PostureTest")
 
 
-class MotionEvaluation(Evaluation[P]):
+class VibrationEvaluation(Evaluation[P]):
     """Evaluation with a precomputed affine view, where there is one."""
 
-    def affine_view(self, model: Model, free: FreeParameters) -> AffineMotion | None:
+    def affine_view(self, model: Model, free: FreeParameters) -> AffineVibration | None:
         """The view as an affine function of the free values; None where it is not affine."""
-        return affine_motion(self.test.view_arguments, self.test.vibration.band_end_hz, model, free)
+        return affine_vibration(self.test.view_arguments, self.test.vibration.band_end_hz, model, free)
 
 
-class PostureTest(Test[MotionView]):
+class PostureTest(Test[VibrationView]):
     """A test of linearized motion at one posture. Abstract."""
 
     q: eqx.AbstractVar[Float[Array, "n"]]
@@ -64,16 +64,16 @@ class PostureTest(Test[MotionView]):
     outputs: eqx.AbstractVar[tuple[Point, ...]]
     inputs: eqx.AbstractVar[tuple[Point, ...]]
 
-    def view(self, model: Model) -> MotionView:
+    def view(self, model: Model) -> VibrationView:
         """Linearized motion of the machine at the test's posture."""
-        return motion_view(model, *self.view_arguments)
+        return vibration_view(model, *self.view_arguments)
 
     @property
     def view_arguments(self) -> ViewArguments:
-        """Arguments of `motion_view` after the machine."""
+        """Arguments of `vibration_view` after the machine."""
         return self.q, self.at, self.outputs, self.inputs, self.feels_gravity, self.shares_energy
 
-    evaluation = Attached[MotionEvaluation[Any]](MotionEvaluation)
+    evaluation = Attached[VibrationEvaluation[Any]](VibrationEvaluation)
     """Evaluation of its residual in a fit."""
     vibration: ClassVar[Attached[Vibration[Any]]]
     """Linearized motion at its posture."""
@@ -282,7 +282,7 @@ def posture_alternatives(test: P, model: Model) -> Iterator[tuple[str, str, P]]:
             yield f"sign of {name}", f"the sign of {name} in the posture", there
 
 
-def displaced_view(test: PostureTest, model: Model, errors: PostureErrors) -> MotionView:
+def displaced_view(test: PostureTest, model: Model, errors: PostureErrors) -> VibrationView:
     """The view of a machine with errors of posture, stiffness, payload, directions and positions corrected, to first
     order in the last one."""
     further = jnp.zeros(len(model.coordinates) - jnp.size(test.q))  # coordinates that a hypothesis adds
@@ -292,7 +292,7 @@ def displaced_view(test: PostureTest, model: Model, errors: PostureErrors) -> Mo
     changed, joints = loaded(model, jnp.asarray(errors.payload)), slice(errors.log_stiffness.size)
     stiffness = jnp.asarray(model.stiffness).at[joints].multiply(jnp.exp(errors.log_stiffness))
     changed = dataclasses.replace(changed, stiffness=stiffness)
-    view = motion_view(changed, q, test.at, wide[0], wide[1], test.feels_gravity, test.shares_energy)
+    view = vibration_view(changed, q, test.at, wide[0], wide[1], test.feels_gravity, test.shares_energy)
     rows = [view.output_rows, view.output_rows if view.input_rows is None else view.input_rows]
     turns, shifts = (errors.output_turn, errors.input_turn), (errors.output_shift, errors.input_shift)
     ends = zip(rows, (test.outputs, test.inputs), wide, turns, shifts, strict=True)
