@@ -186,10 +186,9 @@ class DescribedTests:
         return found
 
     @functools.cached_property
-    def _as_described(self) -> list[np.ndarray]:
-        """Residual of each test without errors."""
-        whole = self.residual({})
-        return [whole[own] for own in self.rows]
+    def as_described(self) -> Float[np.ndarray, "m"]:
+        """Residual of all tests without errors."""
+        return self.residual({})
 
     @property
     def rows(self) -> list[slice]:
@@ -200,13 +199,13 @@ class DescribedTests:
     def residual(self, errors: Mapping[str, float], left_out: Collection[int] = ()) -> Float[np.ndarray, "m"]:
         """Residual of all tests with some errors corrected, SI, or as described in those that are left out."""
         of_machine = {error.key for error, _ in self._machines[-1][1]}
-        as_described = () if not errors or of_machine & errors.keys() else self._as_described
+        of_tests = bool(errors) and not of_machine & errors.keys()
         models = [with_machine_errors(model, self.free, own, errors) for model, own in self._machines]
         parts = []
-        for k, (entry, keys) in enumerate(zip(self.entries, self._own, strict=True)):
+        for k, (entry, keys, rows) in enumerate(zip(self.entries, self._own, self.rows, strict=True)):
             own = {key: x for key, x in errors.items() if key in keys}
-            if k in left_out or (as_described and not own):
-                parts.append(self._as_described[k])
+            if k in left_out or (of_tests and not own):
+                parts.append(self.as_described[rows])
                 continue
             there = models[-1 if entry.test.vibration is not None or len(entry.source.loads) else 0]
             try:
@@ -259,7 +258,7 @@ def budget(
         factor: of each row of the tests in the Jacobian, such as the root of a robust weight.
     """
     known = [(error, size) for error in tests.errors if (size := error.std(tests.tolerances)) > 0.0]
-    plain = tests.residual({})
+    plain = tests.as_described
     columns = error_columns(tests, [error for error, _ in known], factor)
     svd = jacobian_svd(jacobian)
     effect = -svd.gain @ (svd.basis(jacobian[: len(columns)]).T @ columns)
@@ -294,7 +293,7 @@ def error_columns(
         errors: with a tolerance.
         factor: see `budget`.
     """
-    columns = np.zeros((tests.residual({}).size, len(errors)))
+    columns = np.zeros((tests.as_described.size, len(errors)))
     for k, error in enumerate(errors):
         size = error.std(tests.tolerances)
         least = -size if error.bounds[0] < 0.0 else 0.0  # a compliance has one sign
