@@ -78,6 +78,7 @@ class Model(eqx.Module):
 
     masses: tuple[str, ...] = eqx.field(static=True)
     """Names of the rigid masses: bodies, then payloads."""
+    payloads: tuple[str, ...] = eqx.field(static=True)
     mass_node: tuple[int, ...] = eqx.field(static=True)
     mass_offset: Float[Array, "b 4 4"]
     mass: Float[Array, "b"]
@@ -321,6 +322,7 @@ def _masses(machine: Machine, attachment: Mapping[str, Attachment]) -> Fields:
     standard = [standard_inertia(rigid) for rigid, _ in carriers]
     return {
         "masses": tuple(rigid.name for rigid, _ in carriers),
+        "payloads": tuple(p.name for p in machine.payload),
         "mass_node": tuple(attachment[frame][0] for _, frame in carriers),
         "mass_offset": _array([attachment[frame][1] for _, frame in carriers], (4, 4)),
         "mass": _array([m for m, _, _ in standard]),

@@ -26,6 +26,7 @@ from jaxmb.identify.estimation.variance_components import (
     sufficient_statistics,
 )
 from jaxmb.identify.experiments.machine_errors import (
+    ABSENT,
     SPRING,
     MachineErrors,
     all_elastic,
@@ -219,7 +220,7 @@ def machine_errors_in_tests(
     model: Model, free: FreeParameters, entries: Sequence[Entry]
 ) -> list[tuple[StatedError, MachineErrors]]:
     """Possible errors of a machine in some tests; see `machine_errors`. Errors of axes need a test that follows the
-    geometry."""
+    geometry, and absent payloads too: torque tests have them as alternatives."""
     frames = dict[str, bool]()
     for entry in entries:
         for name, turns in entry.source.frames(entry.test).items():
@@ -229,7 +230,7 @@ def machine_errors_in_tests(
     return [
         each
         for each in machine_errors(model, free, frames)
-        if (has_axes or not each[0].tolerance.startswith("origin_"))
+        if (has_axes or not (each[0].tolerance.startswith("origin_") or each[0].key.startswith(ABSENT)))
         and (vibrates or not each[0].key.startswith(SPRING))
     ]
 

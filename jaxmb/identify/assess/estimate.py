@@ -172,8 +172,8 @@ def goodness_of_fit(
     else:
         stated, joint, by_errors = None, None, _explained_by_values(solution, information)
         tolerated = by_errors
-    smooth = [not _is_noise(solution, k, own) for k, own in enumerate(each)]
-    by_errors, tolerated = (tuple(map(operator.and_, part, smooth)) for part in (by_errors, tolerated))
+    may_be_errors = [not (_is_noise(solution, k, own) or _is_gross(solution, k)) for k, own in enumerate(each)]
+    by_errors, tolerated = (tuple(map(operator.and_, part, may_be_errors)) for part in (by_errors, tolerated))
     misfit_tolerated = None
     if not (stated is None and information is None) and total is not None and not total.explained:
         by_test = step is None
@@ -251,6 +251,13 @@ def _is_noise(solution: Solution, test: int, misfit: ReducedChiSquare) -> bool:
     weights = solution.stated_variances[rows]
     scatter = float(np.mean(lines.scatter(solution.residual[rows], weights)[weights > 0.0]))
     return scatter > LARGER_NOISE and scatter - 1.0 > 0.5 * (misfit.square - 1.0)
+
+
+def _is_gross(solution: Solution, test: int) -> bool:
+    """Whether the prediction of a test on a linear scale misses so much of the measurement that no tolerance allows it,
+    although effects of errors, to first order, may explain it. FRFs near resonances are no such test."""
+    score = solution.study.tests[test].score(solution.views[test], None)
+    return score.explained_percent is not None and score.poor
 
 
 def _untolerated(misfit: ReducedChiSquare, tolerated: bool) -> ReducedChiSquare:

@@ -123,6 +123,8 @@ class Hypothesis(NamedTuple):
     """Text on the alternatives; empty for an error."""
     beside: tuple[StatedError, ...] = ()
     """Those that are fitted with an error: the damping of a missing elasticity, a second error."""
+    is_one_number: bool = True
+    """Whether it is no error of several numbers, which have a text and no sizes."""
 
     @property
     def fitted(self) -> tuple[StatedError, ...]:

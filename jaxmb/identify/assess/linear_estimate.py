@@ -67,6 +67,7 @@ from jaxmb.identify.experiments.components import Equations, is_robust
 from jaxmb.identify.experiments.machine_errors import (
     MachineErrors,
     all_elastic,
+    payload_carriers,
     with_further_springs,
     with_machine_errors,
 )
@@ -419,7 +420,7 @@ class LinearHypothesisSearch:
         model, own = self._described(end.hypothesis.alternatives, sizes)
         rows, study = np.zeros(residual.size, bool), self.estimate.study
         for part, test, there in zip(study.problem.row_slices, study.tests, own, strict=True):
-            rows[part] = model is not self.model or there is not test
+            rows[part] = model is not self.model or there is not test or not end.hypothesis.is_one_number
         before = self.whiten.over_noise(residual) ** 2
         return 1.0 - (float(before.sum()) - end.noise_squares) / max(float(before[rows].sum()), 1e-300)
 
@@ -512,7 +513,8 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
     search, degrees = _search(estimate, linear)
     residual = search.solved({}, {})[1]
     chi_square, estimated = float(residual @ residual), all(entry.source.noise_estimated for entry in study.fitted)
-    (likely, others), noise_limit = _likely(search), float(chdtri(degrees, FALSE_ALARM))
+    first_order, noise_limit = _columns(search, {}), float(chdtri(degrees, FALSE_ALARM))
+    likely, others = _likely(search, *first_order)
     known = ((entry.name, entry.source.alternatives(entry.test, search.model)) for entry in study.fitted)
     alternatives = [Hypothesis(None, *each) for each in single_and_common(known)]
     found = list[FittedHypothesis]()
@@ -521,6 +523,9 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
         if not estimated and found and min(end.chi_square for end in found) <= noise_limit:
             break  # another one leaves noise alone
         found += (end for end in map(search.fitted, some) if end.is_plausible)
+    lowest = min((end.chi_square for end in found), default=chi_square)
+    if lowest - degrees > (1.0 - EXPLAINS) * (chi_square - degrees):
+        found += _composite(search, *first_order)
     if not found:
         return Explanations()
     if not estimated:
@@ -721,9 +726,64 @@ def _columns(search: LinearHypothesisSearch, sizes: Mapping[str, float]) -> tupl
     return matrix, residual, search.whiten(np.reshape(columns, (-1, residual.size)).T)
 
 
-def _likely(search: LinearHypothesisSearch) -> tuple[list[Hypothesis], list[StatedError]]:
-    """The errors that explain most to first order, and others that may be wrong by a large factor."""
-    errors, (matrix, residual, columns) = search.errors, _columns(search, {})
+FARTHEST = 1.0
+"""Largest plausible distance of the centre of a payload from its frame, m."""
+EVERY_JOINT = "Coulomb friction", "viscous friction", "offset of the torque"
+"""Kinds of friction that a machine without friction lacks."""
+
+
+def _composite(
+    search: LinearHypothesisSearch, matrix: np.ndarray, residual: np.ndarray, columns: np.ndarray
+) -> list[FittedHypothesis]:
+    """Errors of several numbers, fitted to first order: friction of all joints, and payloads whose centre is not known.
+
+    Their sums of squares are increased to be as significant as those of single numbers.
+
+    Args:
+        search: of a linear study.
+        matrix: of its equations.
+        residual: of its fit.
+        columns: change of the residual by each error over the typical one.
+    """
+    errors, model = search.errors, search.model
+    number = {error.key: k for k, error in enumerate(errors)}
+    free = [k for key, k in number.items() if key.startswith("friction of ") and key.endswith(EVERY_JOINT)]
+    groups = [(free, -1, "")] if len(free) > len(EVERY_JOINT) else []
+    for frame, carrier in zip(*(part.tolist() for part in payload_carriers(model)), strict=True):
+        parts = itertools.product(("centre of mass", "moment of inertia"), "xyz")
+        keys = [
+            f"payload {model.frames[frame]}",
+            *(f"{part} of {model.masses[carrier]} {axis}" for part, axis in parts),
+        ]
+        if all(key in number for key in keys):
+            groups.append(([number[key] for key in keys], carrier, model.frames[frame]))
+    found, decoded = dict[int, tuple[float, FittedHypothesis]](), search.solved({}, {})[0]
+    lower, upper = search.linear.unknowns.lower - decoded, search.linear.unknowns.upper - decoded
+    for group, carrier, frame in groups:
+        if not columns[:, group].any():
+            continue
+        both, wide = np.column_stack([matrix, columns[:, group]]), np.full(len(group), np.inf)
+        factor = triangular_factor([np.column_stack([both, -residual])])
+        ends = np.append(lower, -wide), np.append(upper, wide)
+        x = linear_fit(factor[:, :-1], factor[:, -1], np.ones(len(factor)), *ends).values
+        sizes = x[decoded.size :] * [errors[k].typical for k in group]
+        away, text = 0.0, "missing friction and offsets of the torques of all joints"
+        if frame:
+            away = float(model.mass[carrier]) * float(np.linalg.norm(sizes[1:4])) / max(float(sizes[0]), 1e-300)
+            text = f"a payload of {sizes[0]:.3g} kg, its centre {1e3 * away:.3g} mm from {frame},"
+        rest = residual + both @ x
+        as_one = float(chdtri(len(group), FALSE_ALARM) - chdtri(1, FALSE_ALARM))
+        end = decoded + x[: decoded.size], float(rest @ rest) + as_one, search.noise_squares(rest)
+        if away < found.get(carrier, (FARTHEST, None))[0]:  # frames of a body are one hypothesis
+            found[carrier] = away, FittedHypothesis(Hypothesis(text=text, is_one_number=False), *end)
+    return [end for _, end in found.values()]
+
+
+def _likely(
+    search: LinearHypothesisSearch, matrix: np.ndarray, residual: np.ndarray, columns: np.ndarray
+) -> tuple[list[Hypothesis], list[StatedError]]:
+    """The errors that explain most to first order, and others that may be wrong by a large factor; see `_composite`."""
+    errors = search.errors
     # not those of a test with the effect, beside the free parameters, of the error that is common to all tests
     beside = scaled_svd(matrix, RANK_TOLERANCE).beside(columns)
     unit = beside / np.maximum(np.linalg.norm(beside, axis=0), np.finfo(float).tiny)

@@ -40,6 +40,8 @@ MOST_TILT = 1.75
 """rad, largest tilt: a machine that hangs has a gravity of -1 times the stated one."""
 LEAST_MASS = 0.95
 """Largest part of the mass of a body that may be missing at a frame."""
+ABSENT = "absent payload "
+"""Start of the key of a payload that was not mounted."""
 MOST_FACTOR = 7.0
 """Logarithm of the largest factor on all masses, and on the damping of a missing elasticity."""
 OWN_INERTIA = 1e-4
@@ -58,6 +60,8 @@ class MachineErrors(NamedTuple):
     """True minus stated moments of inertia about the centre of mass, kg m^2."""
     payload: Float[np.ndarray, "f"] | Array
     """Point mass at each frame, kg."""
+    absent: Float[np.ndarray, "b"] | Array
+    """Absent part of each stated payload; 0 of bodies."""
     frame: Float[np.ndarray, "f 6"] | Array
     """True minus stated position of each frame and rotation to its true axes, in its own axes, m and rad."""
     origin: Float[np.ndarray, "n 6"] | Array
@@ -87,6 +91,7 @@ def no_machine_errors(model: Model) -> MachineErrors:
         centre=np.zeros((bodies, 3)),
         inertia=np.zeros((bodies, 3)),
         payload=np.zeros(frames),
+        absent=np.zeros(bodies),
         frame=np.zeros((frames, 6)),
         origin=np.zeros((n, 6)),
         tilt=np.zeros(3),
@@ -228,6 +233,10 @@ def _body_errors(
                 f"mass of {body}", tolerance="mass_percent", unit=0.01,
             )  # fmt: skip
             yield error, none._replace(log_mass=_at(none.log_mass, i))
+            if body in model.payloads:
+                sizes = {"size": 1.0, "least": -0.5, "most": 1.5, "starts": (1.0,)}
+                error = error_with_text(f"{ABSENT}{body}", _absent_text, body, **sizes)
+                yield error, none._replace(absent=_at(none.absent, i))
         inertia_free = all(f"inertia.{body}.{entry}" in named for entry in TENSOR)
         for k, axis in enumerate("xyz"):
             if not (inertia_free and f"first_moment.{body}.{axis}" in named):
@@ -385,7 +394,7 @@ def corrected_machine(model: Model, errors: MachineErrors) -> Model:
     """
     xp: Any = errors.log_mass.__array_namespace__()
     mass, moment, inertia = (xp.asarray(x) for x in (model.mass, model.first_moment, model.inertia))
-    factor, heavy = xp.exp(errors.log_mass), mass > 0.0
+    factor, heavy = xp.exp(errors.log_mass) * (1.0 - errors.absent), mass > 0.0
     centre = moment / xp.where(heavy, mass, 1.0)[:, None]
     there, new_mass = centre + errors.centre, mass * factor
     new_moment = xp.where(heavy[:, None], new_mass[:, None] * there, moment * factor[:, None])
@@ -536,6 +545,11 @@ def _rotor_text(name: str, of: str, own: float, value: float) -> str:
 
 def _stated_text(name: str, of: str, own: float, value: float) -> str:
     return f"{name} of {own * np.exp(value):.3g} {of} instead of {own:.3g}"
+
+
+def _absent_text(payload: str, value: float) -> str:
+    text = f"payload {payload}"
+    return f"{text}, which was not mounted," if value > 0.5 else f"{text} {100.0 * value:.0f} % lighter"
 
 
 def _payload_text(frame: str, where: str, value: float) -> str:

@@ -358,6 +358,37 @@ def test_rigid_joints_that_yield_under_the_weight_are_named_with_their_stiffness
     assert "gear ratio" not in " ".join(result.doubts)
 
 
+def test_a_payload_that_was_not_mounted_is_named(tmp_path):
+    """Beside free stiffnesses; its centre is beside the frame. Not a link with a multiple of its mass."""
+    q, compliance = drawn(), (0.0, 2e-5, 1e-4)
+    data = heavy().model_dump()
+    for body, value in zip(data["body"], compliance, strict=True):
+        body["joint"][0]["stiffness"] = 1.0 / value if value else 0.0
+    data["payload"] = [{"name": "spindle", "frame": "tool", "mass": 20.0, "center_of_mass": [0.1, 0.0, 0.2]}]
+    free = {f"stiffness.{name}": {"lower": 1e3, "upper": 1e7} for name in ("q2", "q3")}
+    points = seen(under_weight(q, compliance))
+    result = identify(table(tmp_path, q, points, machine=type(SPATIAL).model_validate(data), free=free))
+    assert result.metrics.model_errors[0].text == "payload spindle, which was not mounted,"
+
+
+def test_exchanged_columns_of_one_of_two_inclinations_are_named(tmp_path):
+    """Each accelerometer has axes of its own."""
+    how = {"rows": 25, "ranges": RANGES, "inclinations": ["tool", "b2"], "points": [], "stations": 0}
+    test = {"kind": "pose", "name": "t", "inclination_std_mrad": 0.2}
+    write_machine(SPATIAL, tmp_path / "arm.toml")
+    study = make_study({"machine": "arm.toml", "test": [test | {"simulate": how}], "free": ZEROS}, "s", tmp_path)
+    source = study.fitted[0].source.rows
+    heads = [*SPATIAL.coordinates, *(f"{name}.a{axis}" for name in source.points for axis in "xyz")]
+    upward = source.measured[..., 6:9].copy()
+    upward[:, 1] = upward[:, 1, [1, 0, 2]]
+    numbers = np.hstack([source.q, upward.reshape(len(upward), -1)])
+    np.savetxt(tmp_path / "poses.csv", numbers, delimiter=",", header=",".join(heads), comments="")
+    result = identify(
+        make_study({"machine": "arm.toml", "test": [test | {"file": "poses.csv"}], "free": ZEROS}, "w", tmp_path)
+    )
+    assert result.metrics.model_errors[0].text == f"exchanged ax and ay of {source.points[1]} of test 't'"
+
+
 def test_noise_that_is_estimated_from_the_residual_leaves_no_misfit_to_explain(tmp_path, monkeypatch):
     """Of joints that yield: no hypothesis is compared with noise that contains it, as of each real robot."""
 

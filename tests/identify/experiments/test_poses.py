@@ -396,6 +396,22 @@ def test_fit_of_inclinations_alone_against_scipy(tmp_path):
     assert [line["parameters"] for line in found.metrics["known_together"]] == [{"zero.q1": 1.0}]
 
 
+def test_a_slope_that_is_no_floor_is_no_fit(tmp_path):
+    """Inclinations that no tolerance explains, with their angles, also large ones."""
+    rng, urdf = np.random.default_rng(5), tmp_path / "arm.urdf"
+    write_urdf(SPATIAL, urdf)
+    q = np.array([[rng.uniform(*RANGES[name]) for name in RANGES] for _ in range(15)])
+    _, turned = poses_by_pinocchio(urdf, q)
+    write_inclinations(tmp_path, q, np.swapaxes(turned, 1, 2) @ [np.sin(0.9), 0.0, np.cos(0.9)])
+    test = {"kind": "pose", "file": "poses.csv", "name": "t", "inclination_std_mrad": 0.2}
+    free = {name: {"lower": -0.05, "upper": 0.05} for name in ("origin.q1.r[xy]", "zero.q2")}
+    result = identify(make_study({"machine": "arm.urdf", "test": [test], "free": free}, "s", tmp_path))
+    assert result.status == "data not followed: the best fit does not reproduce test 't'"
+    assert np.isinf([p.std for p in result.parameters.values()]).all()
+    (before,) = (line["before"]["inclination_largest"] for line in result.metrics["pose_sets"])
+    assert before == pytest.approx(0.9, rel=1e-9)
+
+
 def test_fit_of_inclinations_and_positions_against_scipy(tmp_path):
     """A levelled station: the vertical is that of the device, so that inclinations determine its tilt."""
     rng, std, tilt_std = np.random.default_rng(5), 1e-4, 5e-5
@@ -512,6 +528,21 @@ def test_distances_from_two_unknown_centres_against_scipy(tmp_path):
     np.testing.assert_allclose(table["error_distance"], 2e-5 * solution.fun, atol=1e-8)
     position = np.stack([table[axis] for axis in "xyz"], axis=1)
     np.testing.assert_allclose(np.linalg.norm(position, axis=1), table["distance"], rtol=1e-12)
+
+
+def test_distances_too_long_at_one_station_are_named(tmp_path):
+    bar_study(tmp_path, 2e-5)
+    lines = (tmp_path / "poses.csv").read_text().splitlines()
+    longer = (line.split(",") for line in lines[1:])
+    rows = [",".join([*q, str(float(d) + (2e-3 if k == "B" else 0.0)), k]) for *q, d, k in longer]
+    (tmp_path / "poses.csv").write_text("\n".join([lines[0], *rows]) + "\n")
+    test = {"kind": "pose", "file": "poses.csv", "name": "t", "distance_std_mm": 0.02}
+    free = ZEROS | {"origin.q3.x": {"lower": -0.01, "upper": 0.01}}
+    result = identify(make_study({"machine": "arm.urdf", "test": [test], "free": free}, "b", tmp_path))
+    named = [error.text for error in result.metrics.model_errors]
+    assert any(
+        re.fullmatch(r"distances of test 't' at station B (1\.9\d|2\.0\d?|2) mm too long", text) for text in named
+    )
 
 
 def test_estimated_noise_of_distances(tmp_path):

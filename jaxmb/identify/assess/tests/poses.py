@@ -27,6 +27,7 @@ from jaxmb.identify.experiments.poses.pose_test import (
     PoseTest,
     compiled_errors,
     predicted_poses,
+    with_angles,
 )
 from jaxmb.identify.experiments.tolerances import Tolerances
 from jaxmb.identify.fit.noise import excess_correlation_length
@@ -174,7 +175,7 @@ def _rows(estimate: Estimate, entry: PoseEntry, found: _Estimated | None) -> lis
     else:
         variance = np.maximum(noise**2 - propagated / (1.0 if found is None else found.length), 0.0)
     variance = variance + std**2 * by_tolerances
-    size, points = (len(entry.source.row), len(test.points)), test.points
+    size = len(entry.source.row), len(test.points)
     measured = np.isin(test.component, entry.test.component)
     errors = (np.where(measured, values, np.nan) for values in (before, residual * std))
     change = -std * (random.change @ random.fitted[0])
@@ -183,12 +184,12 @@ def _rows(estimate: Estimate, entry: PoseEntry, found: _Estimated | None) -> lis
     turns = [[rotation_vector_of(pose) for pose in row] for row in poses[..., :3, :3]]
     predicted = np.concatenate([poses[..., :3, 3], np.reshape(turns, (*size, 3)), upward, length], axis=-1)
     predicted[..., 6:] = np.where(np.repeat(test.kinds, (0, 0, 3, 1), axis=1), predicted[..., 6:], np.nan)
-    columns = [*(_by_point(test, values, size) for values in (*errors, np.sqrt(variance))), predicted]
+    columns = [*(with_angles(test.by_point(each)) for each in errors), test.by_point(np.sqrt(variance)), predicted]
     names = [test.stations[k] if test.stations else "" for k in np.asarray(test.station).tolist()]
     return [
         PoseRow(entry.name, entry.role, row, point, names[t], *(column[t, p] for column in columns))
         for t, row in enumerate(entry.source.row)
-        for p, point in enumerate(points)
+        for p, point in enumerate(test.points)
         if entry.role == "check" or np.isfinite(columns[1][t, p]).any()
     ]
 
@@ -280,7 +281,7 @@ def _displaced(
     if not change.any():
         return poses, upward
     poses, upward, rows = poses.copy(), upward.copy(), poses.shape[:2]
-    by = np.nan_to_num(_by_point(test, change, (rows[0], rows[1])))
+    by = np.nan_to_num(test.by_point(change))
     poses[..., :3, 3] += by[..., POSITION]
     for at in np.ndindex(*rows):
         poses[at][:3, :3] = rotation_of(by[at][ROTATION]) @ poses[at][:3, :3]
@@ -314,13 +315,6 @@ def errors_between_stations(
     if not remarks:
         return np.zeros((estimate.u.size, estimate.u.size)), []
     return jackknife_covariance(estimate, labels), remarks
-
-
-def _by_point(test: PoseTest, values: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Values of the measured components by row, point and component [t, p, 9], NaN elsewhere."""
-    found = np.full((*size, KIND.size), np.nan)
-    found.ravel()[np.asarray(test.component)] = values
-    return found
 
 
 def pose_errors(rows: Sequence[PoseRow], what: str) -> PoseErrorStatistics:

@@ -62,8 +62,8 @@ class PoseErrors(NamedTuple):
     """Of each coordinate under the weight of the machine, beside its own, rad/Nm or m/N."""
     log_length: Float[np.ndarray, ""] | Array
     """Logarithm of measured over true positions and distances."""
-    offset: Float[np.ndarray, ""] | Array
-    """Measured minus true distances, m."""
+    offset: Float[np.ndarray, "s"] | Array
+    """Measured minus true distances at each station, m."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -72,8 +72,8 @@ class PoseDescription(Description["PoseTest"]):
 
     def none(self, model: Model) -> PoseErrors:
         """No errors."""
-        each, one = np.zeros(self.test.q.shape[1]), np.zeros(())
-        return PoseErrors(each, each, each, each, one, one)
+        each = np.zeros(self.test.q.shape[1])
+        return PoseErrors(each, each, each, each, np.zeros(()), np.zeros(max(len(self.test.stations), 1)))
 
     def errors(self, model: Model) -> Iterator[tuple[StatedError, PoseErrors]]:
         """Zero, scale and backlash of each coordinate, and compliance of rigid ones, common to all tests; scale and
@@ -106,7 +106,13 @@ class PoseDescription(Description["PoseTest"]):
         if test.measures(3):
             key, parameter = f"offset of the distances of {test.name}", f"distance_offset.{test.name}"
             error = StatedError(key, "distance_offset_mm", 1e-3, parameter=parameter)
-            yield error, none._replace(offset=np.ones(()))
+            yield error, none._replace(offset=np.ones_like(none.offset))
+            for k, station in enumerate(test.stations if len(test.stations) > 1 else ()):
+                what = display_name(test.name), station
+                yield (
+                    error_with_text(f"{key} at {station}", _offset_text, *what, size=1e-3),
+                    none._replace(offset=np.eye(len(test.stations))[k]),
+                )
 
     def residual(self, model: Model, errors: PoseErrors) -> Float[Array, "m"]:
         """The residual with the description corrected. A scale of the device is one of the predicted lengths: a factor
@@ -116,8 +122,9 @@ class PoseDescription(Description["PoseTest"]):
         if test.approach is not None:
             q = q - 0.5 * test.approach * errors.backlash
         actual = dataclasses.replace(
-            test, q=q, position=test.position / larger, distance=(test.distance - errors.offset) / larger
-        )
+            test, q=q, position=test.position / larger,
+            distance=(test.distance - jnp.asarray(errors.offset)[test.station][:, None]) / larger,
+        )  # fmt: skip
         is_length = jnp.asarray(np.isin(KIND, [0, 3]))[test.component % KIND.size]
         return jnp.where(is_length, larger, 1.0) * actual.residual(actual.view(model))
 
@@ -196,6 +203,14 @@ class PoseDescription(Description["PoseTest"]):
                 continue
             for text, order, sign in column_alternatives(names):
                 yield text, with_part(part, own[..., order] * sign)
+                sensors = [p for p, each in enumerate(test.kinds) if each[2]] if kind == 2 else []
+                for p in sensors if len(sensors) > 1 else ():  # each has its own axes
+                    yield (
+                        f"{text} of {test.points[p]}",
+                        with_part(
+                            part, np.where(np.arange(len(test.points))[:, None] == p, own[..., order] * sign, own)
+                        ),
+                    )
         lengths = np.isin(np.arange(LENGTH + 1), [0, 1, 2, LENGTH])
         if test.measures(0) or test.measures(3):
             for unit, size in (("mm", 1e-3), ("inches", 0.0254)):
@@ -269,6 +284,12 @@ def _backlash_text(coordinate: str, revolute: bool, is_stated: bool, value: floa
 def _yielding_text(coordinate: str, of: str, value: float) -> str:
     size = f"a stiffness of {1.0 / value:.3g} {of}" if value > 0.0 else "stiffness"
     return f"{size} of {coordinate}, which is rigid,"
+
+
+def _offset_text(where: str, station: str, value: float) -> str:
+    return (
+        f"distances of {where} at station {station} {1e3 * abs(value):.3g} mm too {'long' if value > 0.0 else 'short'}"
+    )
 
 
 def _scale_text(where: str, value: float) -> str:

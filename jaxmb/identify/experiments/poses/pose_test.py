@@ -45,8 +45,8 @@ from jaxmb.spatial import rotation_by, rotation_vector, skew, transform
 REACH_M, REACH_RAD = 0.25, 0.25
 """Bounds of a station's pose on either side of its initial value."""
 LEAST_EXPLAINED = 90.0
-"""Least explained part of the scatter of the measured positions, %: the geometry of a machine is known to a per cent of
-its size, while a wrong frame, unit or sign costs more."""
+"""Least explained part of the scatter of the measured positions, or of a radian of the measured rotations, %: the
+geometry of a machine is known to a per cent of its size, while a wrong frame, unit or sign costs more."""
 LEAST_STATIONS = 3
 """Fewest stations whose errors are compared with each other."""
 
@@ -385,19 +385,33 @@ class PoseTest(Test[PoseView]):
         return self.component.size
 
     def score(self, view: PoseView, reference_hz: np.ndarray | None) -> Score:
-        """Explained part of the scatter of the measured positions and distances: of each point, along each axis, at
-        each station about their mean."""
+        """Explained part of the measurement, the smaller one of lengths and angles.
+
+        Of positions and distances that of their scatter: of each point, along each axis, at each station about their
+        mean. Of rotations and inclinations, which may hardly differ, that of a radian.
+        """
         component, size = np.asarray(self.component), KIND.size * len(self.points)
         length = np.isin(KIND[component % KIND.size], [0, 3])
+        errors = np.asarray(compiled_errors(self, view))
+        by_point = with_angles(self.by_point(errors))
+        turns = np.stack([np.linalg.norm(by_point[..., part], axis=-1) for part in (ROTATION, INCLINATION)])
+        turns = turns[np.isfinite(turns)]
+        explained = [1.0 - float(np.sqrt(np.mean(turns**2)))] if turns.size else []
         lengths = np.pad(self.position, ((0, 0), (0, 0), (0, KIND.size - 3)))
         lengths[..., DISTANCE] = np.asarray(self.distance)[..., None]
-        measured, error = (np.asarray(x)[length] for x in (lengths.ravel()[component], compiled_errors(self, view)))
+        measured, error = lengths.ravel()[component][length], errors[length]
         row, column = np.divmod(component[length], size)
         _, group = np.unique(np.asarray(self.station)[row] * size + column, return_inverse=True)
         mean = np.bincount(group, measured) / np.bincount(group)
         total, part = float(np.sum((measured - mean[group]) ** 2)), float(np.sum(error**2))
-        explained = 100.0 * (1.0 - math.sqrt(part / total)) if total else None
-        return Score(explained_percent=explained, least_percent=LEAST_EXPLAINED)
+        explained += [1.0 - math.sqrt(part / total)] if total else []
+        return Score(explained_percent=100.0 * min(explained) if explained else None, least_percent=LEAST_EXPLAINED)
+
+    def by_point(self, values: np.ndarray) -> Float[np.ndarray, "t p 9"]:
+        """Values of the measured components by row, point and component; NaN elsewhere."""
+        found = np.full((len(self.q), len(self.points), KIND.size), np.nan)
+        found.ravel()[np.asarray(self.component)] = values
+        return found
 
     noise = Attached(PoseNoise)
     """Noise of the rows."""
@@ -533,6 +547,14 @@ def _tilt_effects(test: PoseTest, model: Model, index: Int[Array, "r"] | Int[np.
 @compiled
 def _of_components(kind_std: Float[Array, "4"], component: Int[Array, "m"]) -> Float[Array, "m"]:
     return kind_std[jnp.asarray(KIND)[component % KIND.size]]
+
+
+def with_angles(errors: Float[np.ndarray, "t p 9"]) -> Float[np.ndarray, "t p 9"]:
+    """Errors by row, point and component (see `PoseTest.errors`), of directions of the vertical by their angle."""
+    found, along = errors.copy(), errors[..., INCLINATION]
+    length = np.linalg.norm(along, axis=-1, keepdims=True)
+    found[..., INCLINATION] = along * np.where(length > 0.0, 2.0 * np.arctan(0.5 * length) / length, 1.0)
+    return found
 
 
 compiled_errors = compiled(PoseTest.errors)

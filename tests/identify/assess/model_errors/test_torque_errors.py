@@ -32,13 +32,16 @@ FREE = {
 }
 
 
-def torques(q, v, a, gravity, payload):
-    """Of two links about parallel y axes, along x at q = 0, closed form; gravity along X and Z of the ground."""
-    mass, first = MASS[1] + payload, MASS[1] * CENTER[1] + payload * 0.5
-    own = INERTIA[1] + MASS[1] * CENTER[1] ** 2 + payload * 0.25
+def torques(q, v, a, gravity, payload, at=(0.5, 0.0)):
+    """Of two links about parallel y axes, along x at q = 0, closed form; gravity along X and Z of the ground, a payload
+    at x and z of the second link."""
+    mass = MASS[1] + payload
+    along, across = MASS[1] * CENTER[1] + payload * at[0], payload * at[1]
+    first, turn = np.hypot(along, across), -np.arctan2(across, along)
+    own = INERTIA[1] + MASS[1] * CENTER[1] ** 2 + payload * (at[0] ** 2 + at[1] ** 2)
     first_upper = MASS[0] * CENTER[0] + mass * LENGTH
     upper = INERTIA[0] + MASS[0] * CENTER[0] ** 2 + mass * LENGTH**2
-    c, s, both = np.cos(q[:, 1]), np.sin(q[:, 1]), q.sum(axis=1)
+    c, s, both = np.cos(q[:, 1] + turn), np.sin(q[:, 1] + turn), q.sum(axis=1) + turn
     coupled = first * LENGTH
     load = [-(gravity[0] * -np.sin(at) + gravity[1] * -np.cos(at)) for at in (q[:, 0], both)]
     tau_2 = (own + coupled * c) * a[:, 0] + own * a[:, 1] + coupled * s * v[:, 0] ** 2 + first * load[1]
@@ -57,17 +60,17 @@ def motion(time):
 
 def written(
     folder, change=lambda q, tau: (q, tau), gravity=(0.0, -9.81), payload=0.0, least_speed=0.1, friction=None, seed=3,
-    noise=(1.5, 0.8), rate_hz=100.0, **settings,
+    noise=(1.5, 0.8), rate_hz=100.0, at=(0.5, 0.0), free=FREE, **settings,
 ):  # fmt: skip
     """Study of a record of the arm, with friction free unless it is stated."""
     rng, time = np.random.default_rng(seed), np.arange(600) / 100.0
     q, v, a = motion(time)
-    tau = torques(q, v, a, gravity, payload) + rng.normal(scale=noise, size=q.shape)
+    tau = torques(q, v, a, gravity, payload, at) + rng.normal(scale=noise, size=q.shape)
     q, tau = change(q + rng.normal(scale=1e-5, size=q.shape), tau)
     head = "time_s,q1,q2,q1.torque,q2.torque"
     table = np.column_stack([time * 100.0 / rate_hz, q, tau])
     np.savetxt(folder / "run.csv", table, delimiter=",", header=head, comments="")
-    bodies, free = BODIES, FREE
+    bodies = BODIES
     if friction is not None:
         free = {"damping.*": FREE["damping.*"]}
         bodies = [
@@ -90,6 +93,23 @@ def test_a_correct_torque_test_has_no_doubt(tmp_path):
     assert not result.doubts
     for name, true in zip(("damping.q1", "friction.q2"), (DAMPING[0], FRICTION[1]), strict=True):
         assert abs(result.parameters[name].value - true) < 4.0 * result.parameters[name].std
+
+
+def test_a_payload_whose_centre_is_at_no_frame_is_named(tmp_path):
+    """8 kg at 150 and 200 mm from the tool."""
+    result = identified(tmp_path, payload=8.0, at=(0.65, 0.2))
+    (error,) = result.metrics.model_errors
+    found = re.fullmatch(r"a payload of (\S+) kg, its centre (\S+) mm from tool,", error.text)
+    assert [float(x) for x in found.groups()] == [pytest.approx(8.0, rel=0.1), pytest.approx(250.0, rel=0.1)]
+    assert error.explains > 0.97
+
+
+def test_a_machine_without_any_friction_is_one_cause(tmp_path):
+    """Not the friction of a joint, which explains a part."""
+    free = {"first_moment.fore.x": {"lower": -9.0, "upper": 9.0}}
+    result = identified(tmp_path, free=free, noise=(0.3, 0.2))
+    (error,) = result.metrics.model_errors
+    assert error.text == "missing friction and offsets of the torques of all joints"
 
 
 @pytest.mark.parametrize(
