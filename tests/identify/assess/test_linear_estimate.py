@@ -119,7 +119,7 @@ def test_values_on_their_lower_bounds_are_told(study):
     result = jaxmb.identify(study(loaded(), free=free, tolerances="exact"))
     texts = (
         "end on their lower bounds: the data would move them beyond",
-        "end on their lower bounds: values beyond them fit better by no more",
+        "end on their lower bounds; values beyond them do not fit significantly better",
     )
     (doubt,), (remark,) = (
         [r for r in of if text in r] for of, text in zip((result.doubts, result.remarks), texts, strict=True)

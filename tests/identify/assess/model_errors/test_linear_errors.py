@@ -12,7 +12,7 @@ from scipy.spatial.transform import Rotation
 from jaxmb.identify.assess.estimate import jackknife_covariance
 from jaxmb.identify.assess.hypotheses import FittedHypothesis, Hypothesis, Whitening, drops
 from jaxmb.identify.assess.identify import identify
-from jaxmb.identify.assess.linear_estimate import _likely
+from jaxmb.identify.assess.linear_estimate import _columns, _likely
 from jaxmb.identify.assess.model_errors import ModelError, best_above_half, model_errors_text, named_hypotheses
 from jaxmb.identify.experiments.machine_errors import machine_errors
 from jaxmb.identify.experiments.tolerances import StatedError, Tolerances
@@ -302,7 +302,7 @@ def test_an_error_that_opens_a_loop_is_not_tried():
         whiten=lambda columns: columns,
         solved=lambda tests, sizes: (np.array([1.5]), 1.5 - np.arange(4.0)),
     )
-    likely, others = _likely(search)
+    likely, others = _likely(search, *_columns(search, {}))
     assert [*(hypothesis.error for hypothesis in likely), *others] == errors[1:]
 
 
