@@ -64,6 +64,10 @@ class PoseErrors(NamedTuple):
     """Logarithm of measured over true positions and distances."""
     offset: Float[np.ndarray, "s"] | Array
     """Measured minus true distances at each station, m."""
+    bias: Float[np.ndarray, "p 3"] | Array
+    """Offsets of the axes of the accelerometer at each point, over the acceleration of gravity."""
+    gain: Float[np.ndarray, "p 3"] | Array
+    """Relative errors of their sensitivities."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -73,7 +77,8 @@ class PoseDescription(Description["PoseTest"]):
     def none(self, model: Model) -> PoseErrors:
         """No errors."""
         each = np.zeros(self.test.q.shape[1])
-        return PoseErrors(each, each, each, each, np.zeros(()), np.zeros(max(len(self.test.stations), 1)))
+        stations, axes = np.zeros(max(len(self.test.stations), 1)), np.zeros((len(self.test.points), 3))
+        return PoseErrors(each, each, each, each, np.zeros(()), stations, axes, axes)
 
     def errors(self, model: Model) -> Iterator[tuple[StatedError, PoseErrors]]:
         """Zero, scale and backlash of each coordinate, and compliance of rigid ones, common to all tests; scale and
@@ -97,6 +102,17 @@ class PoseDescription(Description["PoseTest"]):
                     f"compliance of {name}", _yielding_text, *what, size=size, least=0.0, most=np.inf
                 )
                 yield error, none._replace(compliance=one)
+        for p, axis in itertools.product(range(len(test.points)), range(3)):
+            if test.kinds[p][2]:
+                what = f"a{'xyz'[axis]} of {test.points[p]}", f" of {display_name(test.name)}"
+                one = np.zeros_like(none.bias)
+                one[p, axis] = 1.0
+                limits = {"size": 1e-2, "least": -0.9, "most": 9.0}
+                yield error_with_text(f"gain of {''.join(what)}", _gain_text, *what, **limits), none._replace(gain=one)
+                yield (
+                    error_with_text(f"offset of {''.join(what)}", _bias_text, *what, size=1e-3),
+                    none._replace(bias=one),
+                )
         if test.measures(0) or test.measures(3):
             error = error_with_text(
                 f"scale of the device of {test.name}", _scale_text, display_name(test.name),
@@ -124,6 +140,9 @@ class PoseDescription(Description["PoseTest"]):
         actual = dataclasses.replace(
             test, q=q, position=test.position / larger,
             distance=(test.distance - jnp.asarray(errors.offset)[test.station][:, None]) / larger,
+            # readings turn as the predicted vertical does by the same offsets and gains
+            vertical=test.vertical * (1.0 + errors.gain[:, None])
+            + (test.vertical @ errors.bias[:, :, None]) * test.vertical[..., 2:, :],
         )  # fmt: skip
         is_length = jnp.asarray(np.isin(KIND, [0, 3]))[test.component % KIND.size]
         return jnp.where(is_length, larger, 1.0) * actual.residual(actual.view(model))
@@ -284,6 +303,14 @@ def _backlash_text(coordinate: str, revolute: bool, is_stated: bool, value: floa
 def _yielding_text(coordinate: str, of: str, value: float) -> str:
     size = f"a stiffness of {1.0 / value:.3g} {of}" if value > 0.0 else "stiffness"
     return f"{size} of {coordinate}, which is rigid,"
+
+
+def _bias_text(axis: str, where: str, value: float) -> str:
+    return f"an offset of {value:.3g} times the acceleration of gravity of {axis}{where}"
+
+
+def _gain_text(axis: str, where: str, value: float) -> str:
+    return f"a factor of {1.0 + value:.4g} on {axis}{where}"
 
 
 def _offset_text(where: str, station: str, value: float) -> str:
