@@ -577,14 +577,23 @@ LEAST_GROUPS = 2
 """Smallest number of groups of a jackknife: of two tests one may be as described and the other not."""
 
 
-def jackknife_std(estimate: Estimate) -> Float[np.ndarray, "d"]:
-    """Standard deviation of u from fits without each group of rows: the largest of all ways of grouping
-    (`Noise.groups`).
+def with_jackknife(estimate: Estimate) -> Estimate:
+    """The estimate with standard deviations of u at least those from fits without each group of rows: the largest of
+    all ways of grouping (`Noise.groups`).
 
     Args:
         estimate: of a problem whose Jacobian is in memory.
     """
-    return np.sqrt(np.max([np.diag(jackknife_covariance(estimate, labels)) for labels in _labels(estimate)], axis=0))
+    found = [jackknife_covariance(estimate, labels) for labels in _labels(estimate)]
+    beyond = np.max([np.diag(each) for each in found], axis=0) - estimate.std**2
+    return estimate.with_added_covariance(with_variances(np.sum(found, axis=0), np.maximum(beyond, 0.0)))
+
+
+def with_variances(covariance: Float[np.ndarray, "d d"], variances: Float[np.ndarray, "d"]) -> Float[np.ndarray, "d d"]:
+    """Covariance of the same correlation with other variances; 0 where it has none."""
+    stated = np.diag(covariance)
+    scale = np.sqrt(variances / np.where(stated > 0.0, stated, np.inf))
+    return covariance * np.outer(scale, scale)
 
 
 def jackknife_covariance(estimate: Estimate, labels: Int[np.ndarray, "m"]) -> Float[np.ndarray, "d d"]:

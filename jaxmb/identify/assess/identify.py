@@ -19,7 +19,7 @@ from jaxmb.identify.assess.estimate import (
     Solution,
     SolverRun,
     goodness_of_fit,
-    jackknife_std,
+    with_jackknife,
 )
 from jaxmb.identify.assess.kinds import fit_metrics, kind_remarks, with_systematic_errors
 from jaxmb.identify.assess.laws.law_choice import chosen_laws, law_remarks, unconverged_laws
@@ -506,7 +506,7 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
         or contradiction
     )
     if has_model_error and run.information is None and not (goodness.all_by_errors or is_large(problem)):
-        estimate = estimate.with_std(np.maximum(estimate.std, jackknife_std(estimate)))
+        estimate = with_jackknife(estimate)
     estimate = with_hypotheses(estimate, explanations)
     excess = goodness.untolerated_misfit is not None and not goodness.untolerated_misfit.explained
     cause = one_model_text(common, estimate.study, estimate.study.free.named(estimate.values))

@@ -22,8 +22,8 @@ from jaxmb.identify.assess.estimate import (
     Solution,
     SolverRun,
     goodness_of_fit,
-    jackknife_std,
     noise_variances,
+    with_jackknife,
 )
 from jaxmb.identify.assess.hypotheses import (
     Drops,
@@ -124,7 +124,7 @@ def diagnosed_linear(estimate: Estimate, linear: LinearSystem) -> Diagnosis:
         hypotheses or (restricted and not systematic and step.misfit.square > RESTRICTED)
     )
     if has_model_error:
-        estimate = estimate.with_std(np.maximum(estimate.std, jackknife_std(estimate)))
+        estimate = with_jackknife(estimate)
     common = [] if has_model_error else _common_factor(estimate, linear)
     estimate = with_hypotheses(estimate, explanations)
     if common or estimate.std_unknown:

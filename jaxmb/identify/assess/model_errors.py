@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from scipy.special import chdtri
 
 from jaxmb.identify.assess.corrected import CorrectedResidual, ResidualBlock, joint_fit
-from jaxmb.identify.assess.estimate import Estimate, noise_variances
+from jaxmb.identify.assess.estimate import Estimate, noise_variances, with_variances
 from jaxmb.identify.assess.hypotheses import (
     EXPLAINS,
     LINEAR,
@@ -609,14 +609,15 @@ def _displacement_between_rows(
 
 
 def with_hypotheses(estimate: Estimate, found: Explanations) -> Estimate:
-    """The estimate with standard deviations that include its change by each hypothesis, or by the nearest where none is
-    named: the error may be there or not."""
+    """The estimate with a covariance that includes its change by each hypothesis, or by the nearest where none is
+    named: the error may be there or not. The variance of a parameter increases by its largest change; predictions of
+    which parameters compensate each other change as little as with the error corrected."""
     free = estimate.study.free
     values = [own for own in (found.nearest, *(error.values for error in found.errors)) if own]
     if not values:
         return estimate
-    changes = [np.abs(free.encode(np.array([own[name] for name in free.names])) - estimate.u) for own in values]
-    return estimate.with_std(np.hypot(estimate.std, np.max(changes, axis=0)))
+    changes = np.array([free.encode(np.array([own[name] for name in free.names])) - estimate.u for own in values])
+    return estimate.with_added_covariance(changes.T @ changes)
 
 
 def most_likely_errors(estimate: Estimate) -> ModelError | None:
