@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from scipy.special import chdtri
 
 from jaxmb.identify.assess.corrected import CorrectedResidual, ResidualBlock, joint_fit
-from jaxmb.identify.assess.estimate import Estimate, noise_variances, with_variances
+from jaxmb.identify.assess.estimate import Estimate, noise_variances
 from jaxmb.identify.assess.hypotheses import (
     EXPLAINS,
     LINEAR,
@@ -117,8 +117,9 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
     stated is estimated from the line-to-line scatter, and from the residual of tests without lines, which then have no
     misfit. Where noise and tolerances explain the residual as a whole, they may hide an error: there is a search if the
     tests contradict one model, or if one error lowers the residual significantly to first order (`FALSE_ALARM` over the
-    number of errors). There is none for machines with many degrees of freedom (`Problem.one_by_one`), and for large
-    problems (`is_large`). Of many frequency lines some are used, fewer for a large misfit.
+    number of errors; not beside a prior from an earlier fit). There is none for machines with many degrees of freedom
+    (`Problem.one_by_one`), and for large problems (`is_large`). Of many frequency lines some are used, fewer for a
+    large misfit.
 
     Args:
         estimate: the fit.
@@ -148,7 +149,8 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
         u = goodness.joint.u
     std = np.pad(corrected.tolerances(study), ((0, 1), (0, 0)))  # none in rows of the prior
     blocks = list(corrected.blocks(u, np.zeros(std.shape[1]), np.arange(size + std.shape[1])))
-    is_lowered = _largest_drop(blocks, size, std, of_noise) >= significant
+    # an earlier fit was searched for errors, and its covariance contains those that it could not name
+    is_lowered = not study.origin.file.prior_from and _largest_drop(blocks, size, std, of_noise) >= significant
     if not (is_doubtful or is_lowered):
         return Explanations()
     variances, effects = scatter * estimate.stated_variances, _effects(blocks, size, std)[:, std.any(axis=0)]
@@ -610,14 +612,17 @@ def _displacement_between_rows(
 
 def with_hypotheses(estimate: Estimate, found: Explanations) -> Estimate:
     """The estimate with a covariance that includes its change by each hypothesis, or by the nearest where none is
-    named: the error may be there or not. The variance of a parameter increases by its largest change; predictions of
-    which parameters compensate each other change as little as with the error corrected."""
+    named: the error may be there or not. The variance of each parameter increases at least by the square of its largest
+    change; predictions in which parameters compensate each other change as little as with the error corrected."""
     free = estimate.study.free
     values = [own for own in (found.nearest, *(error.values for error in found.errors)) if own]
     if not values:
         return estimate
     changes = np.array([free.encode(np.array([own[name] for name in free.names])) - estimate.u for own in values])
-    return estimate.with_added_covariance(changes.T @ changes)
+    squares = changes**2
+    total = np.sum(squares, axis=0)
+    share = np.max(np.max(squares, axis=0)[total > 0.0] / total[total > 0.0], initial=0.0)
+    return estimate.with_added_covariance(share * changes.T @ changes)
 
 
 def most_likely_errors(estimate: Estimate) -> ModelError | None:
