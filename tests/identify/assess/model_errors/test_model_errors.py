@@ -636,7 +636,7 @@ def test_further_springs_of_a_hypothesis_move_alone(tmp_path, monkeypatch):
     made, corrected_module = study(tmp_path, step=2.0), importlib.import_module("jaxmb.identify.assess.corrected")
     found = []
     for moving in (2, 8), (100,):
-        monkeypatch.setattr(corrected_module, "MOVING", moving)
+        monkeypatch.setattr(corrected_module, "PROGRAM_SIZES", moving)
         corrected = CorrectedResidual.of(made, made.model)
         keys = [error.key for error in corrected.errors]
         further = [
