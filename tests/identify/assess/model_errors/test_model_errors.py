@@ -26,20 +26,24 @@ from jaxmb.identify.assess.hypotheses import (
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.model_errors import (
     Explanations,
+    ModelError,
     _is_tolerated,
     _named_errors,
     _with_likely_errors,
     further_springs,
     model_errors,
+    with_hypotheses,
 )
 from jaxmb.identify.assess.saved import load_result, write_result
+from jaxmb.identify.estimation.identifiability import propagated_std
 from jaxmb.identify.experiments.machine_errors import FURTHER, with_further_springs
 from jaxmb.identify.experiments.tolerances import StatedError, Tolerances
 from jaxmb.identify.fit.problem import with_tests
+from jaxmb.identify.fit.refine import least_squares_from
 from jaxmb.machine.file import write_machine
 from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.postures import build_model
-from tests.identify.arm import BRIEF, MACHINE, TRUTH, frf, shapes, study_of
+from tests.identify.arm import BRIEF, MACHINE, TRUTH, estimate_at, frf, shapes, study_of
 
 NOISE = 0.015
 
@@ -158,15 +162,52 @@ def test_the_window_of_one_test_in_noise_stated_too_large(tmp_path):
     assert_covered(result)
 
 
-@pytest.mark.parametrize("corner", [0.0, 0.3])
-def test_a_high_pass_in_noise_stated_too_large(tmp_path, corner):
-    """The chi-square of all data is normal, and the tests agree: one error lowers the residual significantly."""
+def high_pass(corner):
+    """Of the first output."""
 
     def passed(h, w):
         first = np.arange(h.shape[1])[:, None] == 0
         return np.where(first, h * 1j * w / (1j * w + 2.0 * np.pi * corner), h)
 
-    result = identify(changed(study(tmp_path, level=3.0 * NOISE), passed, len(POSTURES)))
+    return passed
+
+
+def test_a_prior_from_an_earlier_fit_has_no_search_for_hidden_errors(tmp_path, monkeypatch):
+    """Its covariance contains what that fit did not name."""
+    made = changed(study(tmp_path, level=3.0 * NOISE), high_pass(0.3), len(POSTURES))
+    u = made.free.encode(np.array([TRUTH[name] for name in made.free.names]))
+    estimate = estimate_at(made, least_squares_from(made.problem, made.problem.box, jnp.asarray(u)).u)
+    module = importlib.import_module("jaxmb.identify.assess.model_errors")
+    scatter, _ = module._scatter(estimate)
+    monkeypatch.setattr(module, "_scatter", lambda estimate: (scatter, False))  # it is systematic too
+    monkeypatch.setattr(module, "HypothesisSearch", None)
+    file = made.origin.file.model_copy(update={"prior_from": "result.json"})
+    earlier = dataclasses.replace(made, origin=made.origin._replace(file=file))
+    assert model_errors(dataclasses.replace(estimate, study=earlier), 0.0) == Explanations()
+    with pytest.raises(TypeError):  # the search begins
+        model_errors(estimate, 0.0)
+
+
+def test_predictions_keep_what_parameters_compensate_under_a_hypothesis(tmp_path):
+    """The covariance grows by the product of the changes, once for hypotheses with one effect."""
+    made = study(tmp_path)
+    estimate = estimate_at(made, made.free.encode(np.array([TRUTH[name] for name in made.free.names])))
+    change = 0.1 * np.arange(1.0, made.free.size + 1.0)
+    named = made.free.named(made.free.values(estimate.u + change))
+    errors = (ModelError("one", 1.0, named), ModelError("other", 1.0, named))
+    found = with_hypotheses(estimate, Explanations(errors)).identifiability
+    grown = found.covariance - estimate.identifiability.covariance
+    np.testing.assert_allclose(grown, np.outer(change, change), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(found.std, np.hypot(estimate.std, change), rtol=1e-6)
+    slope = np.array([[2.0, -1.0, *np.zeros(made.free.size - 2)]])
+    before = propagated_std(slope, estimate.identifiability)
+    np.testing.assert_allclose(propagated_std(slope, found), before, rtol=1e-6)
+
+
+@pytest.mark.parametrize("corner", [0.0, 0.3])
+def test_a_high_pass_in_noise_stated_too_large(tmp_path, corner):
+    """The chi-square of all data is normal, and the tests agree: one error lowers the residual significantly."""
+    result = identify(changed(study(tmp_path, level=3.0 * NOISE), high_pass(corner), len(POSTURES)))
     assert result.metrics.misfit.square < 1.0
     texts = [error.text for error in result.metrics.model_errors or ()]
     found = [float(re.fullmatch("a high-pass of ([0-9.]+) Hz in output tool x", text)[1]) for text in texts]
