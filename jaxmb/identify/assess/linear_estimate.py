@@ -559,7 +559,8 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
     machine = [error for error, _ in search.machine]
     errors = tuple(
         ModelError(
-            end.text, min(explains, 1.0), values_of(end), of_machine=end.is_among(machine),
+            end.text, min(explains, 1.0), values_of(end),
+            of_machine=end.is_among(machine) or not end.hypothesis.is_one_number,
         )
         for end in (found[k] for k in named)
     )  # fmt: skip

@@ -205,7 +205,7 @@ def _by_errors(budget: Budget, estimate: Estimate, entry: PoseEntry, test: PoseT
     """
     study, there = estimate.study, dataclasses.replace(entry, test=test)
     described = DescribedTests([there], estimate.model, study.free, Tolerances(), study.exact_tests)
-    plain, sizes = described.residual({}), {error.key: error.std(study.tolerances) for error in budget.errors}
+    plain, sizes = described.as_described, {error.key: error.std(study.tolerances) for error in budget.errors}
     own = np.reshape([described.residual({key: size}) - plain for key, size in sizes.items()], (-1, test.rows)).T
     return own * budget.factors
 

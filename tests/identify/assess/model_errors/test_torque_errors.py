@@ -110,6 +110,7 @@ def test_a_machine_without_any_friction_is_one_cause(tmp_path):
     result = identified(tmp_path, free=free, noise=(0.3, 0.2))
     (error,) = result.metrics.model_errors
     assert error.text == "missing friction and offsets of the torques of all joints"
+    assert error.of_machine
 
 
 @pytest.mark.parametrize(
