@@ -278,7 +278,7 @@ def stable_inverse(stiffness: Float[Array, "r r"]) -> Float[Array, "r r"]:
 
 
 def elastic_deflection(
-    model: Model, q: Float[Array, "n"], frame: str, wrench: Float[Array, "6"], hold: bool = False
+    model: Model, q: Float[Array, "n"], frame: str, wrench: Float[Array, "6"], hold: bool = False, weight: bool = False
 ) -> Float[Array, "e"]:
     """Deflection of a machine under a wrench, the fixed point of e = C J(q, e)^T w.
 
@@ -292,13 +292,16 @@ def elastic_deflection(
         frame: frame at whose origin the wrench acts.
         wrench: force then moment on the machine at the frame's origin, ground axes, of constant direction [6].
         hold: q is the posture under the load, and only virtual springs deflect.
+        weight: whether the weight acts too, as in `weight_deflection`: e = C (J(q, e)^T w - g(q + e) - s(q)).
 
     Returns:
         e [e], differentiable with respect to all but names; NaN without an equilibrium.
 
     Raises:
-        NotImplementedError: the machine has loops and springs between frames.
+        NotImplementedError: the machine has loops, and springs between frames or a weight that acts.
     """
+    if weight:
+        check_open_chain(model, "equilibrium under weight and load")
     if model.loops:
         if model.springs:
             raise NotImplementedError(
@@ -308,8 +311,14 @@ def elastic_deflection(
     compliance = compliance_matrix(model, q)
     compliance = compliance.at[: len(model.coordinates)].set(0.0) if hold else compliance
 
+    x = whole(model, q)
+    from_springs = jax.grad(lambda y: spring_energy(model, y, x))(x) if weight and model.springs else 0.0
+
     def excess(e: Array) -> Array:
-        return e - compliance @ (elastic_jacobian(model, q, frame, e).T @ wrench)
+        load = elastic_jacobian(model, q, frame, e).T @ wrench - from_springs
+        if weight:
+            load = load - jax.grad(lambda y: gravity_energy(model, y))(x + e)
+        return e - compliance @ load
 
     def iterate(residual: Callable[[Array], Array], start: Array) -> Array:
         return repeated_steps(lambda e: -residual(e), start, 1e-16, MOST_STEPS)

@@ -83,11 +83,13 @@ def deflection(
     wrench: Float[Array, "6"],
     points: Sequence[str] | None = None,
     linear: bool = True,
+    weight: bool = False,
 ) -> Float[Array, "p 6"]:
     """Deflections of frames under a wrench on one of them: translation, then rotation vector, ground axes.
 
     Linear: J_p C J^T w at q. Otherwise from the equilibrium of the deflected machine, e = C J(q, e)^T w, in which
-    springs between frames keep the stiffness they have at q. Gravity is omitted.
+    springs between frames keep the stiffness they have at q. Gravity is omitted, unless `weight` is true: then the
+    deflections are those from the equilibrium under the weight to the equilibrium under weight and load.
 
     Args:
         model: the machine.
@@ -96,14 +98,15 @@ def deflection(
         wrench: force [N] then moment [Nm] at its origin, ground axes, of constant direction [6].
         points: frames whose deflections are returned; by default the loaded one.
         linear: first order in the load.
+        weight: whether the machine deflects under its weight before; with linear = False.
 
     Returns:
         [p, 6], m and rad. NaN where no equilibrium was found.
 
     Raises:
-        ValueError: shapes or names are wrong, or a loop is open at q.
+        ValueError: shapes or names are wrong, a loop is open at q, or the weight acts and `linear` is true.
         NotImplementedError: a coordinate has a `stiffness_slope`, a virtual spring has play, or the load is nonlinear
-            and the machine has loops and springs between frames.
+            and the machine has loops and springs between frames; or loops, and the weight acts.
 
     Source: Klimchik et al. 2014, eq. 3.
     """
@@ -111,11 +114,16 @@ def deflection(
     check_wrench(wrench)
     points = (frame,) if points is None else _names(points)
     if linear:
+        if weight:
+            raise ValueError("the weight acts on a deflected machine, expected linear = False")
         e = compliance_matrix(model, q) @ (elastic_jacobian(model, q, frame).T @ wrench)
         return jnp.stack([elastic_jacobian(model, q, point) @ e for point in points])
-    e = elastic_deflection(model, q, frame, wrench)
-    loaded = whole(model, q) + e
-    return jnp.stack([displacement(frame_pose(model, q, point), frame_pose(model, loaded, point)) for point in points])
+    x = whole(model, q)
+    unloaded = x + elastic_deflection(model, q, frame, jnp.zeros(6), weight=True) if weight else x
+    loaded = x + elastic_deflection(model, q, frame, wrench, weight=weight)
+    return jnp.stack(
+        [displacement(frame_pose(model, unloaded, point), frame_pose(model, loaded, point)) for point in points]
+    )
 
 
 def _names(points: Sequence[str]) -> tuple[str, ...]:

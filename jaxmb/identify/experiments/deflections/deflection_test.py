@@ -60,7 +60,15 @@ from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.parameters.model_parameters import DEVIATIONS, parameters, set_parameters
 from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.compliance import closed_stiffness, elastic_springs, elastic_stiffness, has_guides, stable_inverse
+from jaxmb.mechanics.compliance import (
+    closed_stiffness,
+    elastic_jacobian,
+    elastic_springs,
+    elastic_stiffness,
+    has_guides,
+    stable_inverse,
+    weight_deflection,
+)
 from jaxmb.mechanics.kinematics import frame_index, frame_pose, frame_poses
 from jaxmb.mechanics.loops import independent_joints, loop_closure
 
@@ -537,6 +545,8 @@ class DeflectionTest(Test[ElasticView]):
     gravity: bool = eqx.field(static=True, default=False)
     """Whether gravity stiffness is included, as in the other tests of the study; then displacements are not linear in
     compliances."""
+    at_equilibrium: bool = eqx.field(static=True, default=False)
+    """Whether the machine has deflected under its weight before the load acts; then with gravity stiffness."""
     is_robust: bool = eqx.field(static=True, default=False)
     """Whether outliers are down-weighted."""
     decorrelation: Decorrelation | None = None
@@ -546,7 +556,7 @@ class DeflectionTest(Test[ElasticView]):
     def view(self, model: Model) -> ElasticView:
         """Compliance of all elastic degrees of freedom; one per posture where it depends on posture, by springs between
         frames, loops, guides or gravity."""
-        if model.deviates:
+        if model.deviates or self.at_equilibrium:
             return self.view_at(model, self.q, self.wrench)
         return ElasticView(self._compliance(model, self.q), self.at_point, self.effort)
 
@@ -555,14 +565,27 @@ class DeflectionTest(Test[ElasticView]):
         return compliances(model, q, self.gravity) if each else compliances(model, q[:1])[0]
 
     def view_at(self, model: Model, q: Float[Array, "t n"], wrench: Float[Array, "t 6"]) -> ElasticView:
-        """The view at other postures and loads, with the geometry of the machine."""
-        jacobians = elastic_jacobians(model, q, self.frames)
-        effort = jnp.einsum("txe,tx->te", jacobians[jnp.arange(len(q)), self.loaded], wrench)
-        at_point = jacobians[self.case, self.point, self.axis]
-        return ElasticView(self._compliance(model, q), at_point, effort[self.case])
+        """The view at other postures and loads, with the geometry of the machine.
+
+        At the equilibrium, the load acts on the machine as it is deflected by weight and load, and points move along
+        their directions in the middle between the equilibria without and with the load.
+        """
+        compliance = self._compliance(model, q)
+        unloaded = jax.vmap(weight_deflection, (None, 0))(model, q) if self.at_equilibrium else None
+
+        def effort(e: Array | None) -> Array:
+            of_loaded = jax.vmap(elastic_jacobian, (None, 0, 0, None if e is None else 0))
+            return jnp.einsum("txe,tx->te", of_loaded(model, q, self.frames[self.loaded], e), wrench)
+
+        load, middle = effort(unloaded), None
+        if unloaded is not None:
+            moved = jnp.einsum("tef,tf->te", compliance, load)
+            load, middle = effort(unloaded + moved), unloaded + 0.5 * moved
+        jacobians = elastic_jacobians(model, q, self.frames, middle)
+        return ElasticView(compliance, jacobians[self.case, self.point, self.axis], load[self.case])
 
     def predict(self, view: ElasticView) -> Float[Array, "m"]:
-        """Displacements of all rows, m and rad, to first order in the loads."""
+        """Displacements of all rows, m and rad, to first order in the loads (see `view_at`)."""
         if view.compliance.ndim == 3:
             deflection = jnp.einsum("mef,mf->me", view.compliance[self.case], view.effort)
         else:
@@ -609,7 +632,7 @@ class DeflectionTest(Test[ElasticView]):
 
 def deflection_test(
     name: str, model: Model, cases: Sequence[LoadCase], rotation_weight: float = 1.0, robust: bool = False,
-    gravity: bool = False, instruments: Instruments | None = None,
+    gravity: bool = False, instruments: Instruments | None = None, at_equilibrium: bool = False,
 ) -> DeflectionTest:  # fmt: skip
     """The deflection test of some load cases.
 
@@ -622,6 +645,7 @@ def deflection_test(
         gravity: whether gravity stiffness is included.
         instruments: their errors of load and posture are common to the displacements of a case; None for no such
             errors.
+        at_equilibrium: whether the machine has deflected under its weight before the load acts; with gravity.
     """
     arrays = _arrays_of(model, cases)
     turns = np.concatenate([np.broadcast_to(np.arange(6) > 2, c.measured.shape)[c.measured] for c in cases])
@@ -631,6 +655,7 @@ def deflection_test(
         weight=jnp.asarray(np.where(turns, rotation_weight, 1.0)),
         is_rotation=jnp.asarray(turns),
         gravity=gravity,
+        at_equilibrium=at_equilibrium,
         is_robust=robust,
         decorrelation=decorrelation(common_errors(model, cases, instruments, gravity), np.asarray(arrays["std"]))
         if instruments is not None and (instruments.changes_cases or instruments.repeat_std > 0.0)

@@ -209,20 +209,31 @@ def observation_matrix(model: Model, cases: Sequence[LoadCase], terms: Sequence[
 
 
 @compiled
-def elastic_jacobians(model: Model, q: Float[Array, "t n"], frames: Int[Array, "f"]) -> Float[Array, "t f 6 e"]:
-    """Elastic Jacobians of frames, given by their indices, at some postures."""
-    return jax.vmap(lambda at: jax.vmap(lambda index: elastic_jacobian(model, at, index))(frames))(q)
+def elastic_jacobians(
+    model: Model, q: Float[Array, "t n"], frames: Int[Array, "f"], e: Float[Array, "t e"] | None = None
+) -> Float[Array, "t f 6 e"]:
+    """Elastic Jacobians of frames, given by their indices, at some postures and deflections, by default 0."""
+
+    def of_frames(at: Array, deflection: Array | None) -> Array:
+        return jax.vmap(lambda index: elastic_jacobian(model, at, index, deflection))(frames)
+
+    return jax.vmap(of_frames, (0, None if e is None else 0))(q, e)
 
 
-def equilibria(model: Model, cases: Sequence[LoadCase]) -> list[np.ndarray]:
+def equilibria(model: Model, cases: Sequence[LoadCase], weight: bool = False) -> list[np.ndarray]:
     """Displacements [p, 6], m and rad, of the points of each load case at the nonlinear equilibrium under the load.
+
+    Args:
+        model: the machine.
+        cases: load cases.
+        weight: whether it deflects under its weight before; see `deflection`.
 
     Raises:
         ValueError: no equilibrium was found; the load case is named.
     """
     found = [
         np.asarray(
-            deflection(model, jnp.asarray(case.q), case.frame, jnp.asarray(case.wrench), case.points, linear=False)
+            deflection(model, jnp.asarray(case.q), case.frame, jnp.asarray(case.wrench), case.points, False, weight)
         )
         for case in cases
     ]

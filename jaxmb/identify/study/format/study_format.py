@@ -91,7 +91,7 @@ class StudyFile(Part):
     """Acceleration of gravity in the ground's axes; by default the machine's [m/s^2]."""
     linearize_at: Literal["posture", "equilibrium"] = "posture"
     """Point of the linearization: the posture, or the static equilibrium under gravity, with springs unloaded at the
-    posture."""
+    posture. Deflections are then those from the equilibrium under the weight to that under weight and load."""
     start: Literal["estimate", "random"] = "estimate"
     """Initial values of parameters without `initial`. `"estimate"`: the middle of their bounds (of
     bodies the machine's values, if the mass matrix is singular there), all stiffnesses scaled
@@ -144,6 +144,11 @@ class StudyFile(Part):
         others += [f"test of kind '{part.kind}'" for part in self.test if part.kind != "deflection"]
         if self.complete is not None and others:
             raise ValueError(f"[complete] is for deflection tests alone, expected no {others[0]} beside it")
+        if self.complete is not None and self.linearize_at != "posture":
+            raise ValueError(
+                f"linearize_at is '{self.linearize_at}', expected 'posture' beside [complete], which is linear in the"
+                " compliances"
+            )
         return self
 
 

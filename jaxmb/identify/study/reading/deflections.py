@@ -197,6 +197,7 @@ def measured_with(
     draw: np.random.Generator,
     nonlinear: bool = False,
     gravity: bool = False,
+    weight: bool = False,
 ) -> list[LoadCase]:
     """The load cases as measured on a machine by instruments with errors: `true_displacements` with those of the
     tracker. Components that are not measured remain NaN.
@@ -208,8 +209,9 @@ def measured_with(
         draw: random generator of the errors.
         nonlinear: whether the load acts on the deflected machine; otherwise to first order.
         gravity: whether the geometric stiffness of gravity acts, to first order.
+        weight: whether the machine deflects under its weight before the load acts; `nonlinear` then.
     """
-    found = true_displacements(model, tests, errors, draw, nonlinear, gravity)
+    found = true_displacements(model, tests, errors, draw, nonlinear, gravity, weight)
     if errors is not None:
         scale = np.repeat([errors.translation_std, errors.rotation_std], 3)
         found = [own + scale * draw.normal(size=own.shape) for own in found]
@@ -226,6 +228,7 @@ def true_displacements(
     draw: np.random.Generator,
     nonlinear: bool = False,
     gravity: bool = False,
+    weight: bool = False,
 ) -> list[Float[np.ndarray, "p 6"]]:
     """Displacements of the points of each load case, m and rad, as they are, without errors of the tracker.
 
@@ -237,7 +240,7 @@ def true_displacements(
     if errors is not None:
         std = errors.case_std(model.revolute)
         true = [true_case(model, test, std * _standard_errors(test, std, draw)) for test in tests]
-    displacements = equilibria(model, true) if nonlinear else predicted(model, true, gravity)
+    displacements = equilibria(model, true, weight) if nonlinear or weight else predicted(model, true, gravity)
     if errors is not None and errors.repeat_std > 0.0:
         columns = repeat_columns(model, true, errors.repeat_std)
         displacements = [
@@ -277,7 +280,9 @@ def read_deflection_test(part: DeflectionTestPart, label: str, context: ReadingC
     stated_std = (1e-3 * part.std_mm, DEGREE * part.std_deg)
     std = np.repeat(stated_std if instruments is None else (instruments.translation_std, instruments.rotation_std), 3)
     # With tests of other kinds the fit is a search with gravity in all tests; alone, displacements remain linear.
-    gravity = not all(other.static for other in context.file.test) and not model.virtual_springs
+    at_equilibrium = context.file.linearize_at == "equilibrium" and not model.loops
+    mixed = not all(other.static for other in context.file.test)
+    gravity = at_equilibrium or (mixed and not model.virtual_springs)
     q, changed = stated_posture(model, part.posture)
     if part.simulate is None:
         start = np.asarray(q)
@@ -290,7 +295,8 @@ def read_deflection_test(part: DeflectionTestPart, label: str, context: ReadingC
         planned = planned_tests(spec, part, std, true)
         if spec.design is not None:
             planned = designed(spec.design, part, spec.tests, planned, model, context.file.complete)
-        measured = measured_with(true, planned, instruments, np.random.default_rng(seed), spec.nonlinear, gravity)
+        draw = np.random.default_rng(seed)
+        measured = measured_with(true, planned, instruments, draw, spec.nonlinear, gravity, at_equilibrium)
         check_cases(true, measured)
         cases = [_by_coordinates(model, true, case) for case in measured]
         check_cases(model, cases)
@@ -300,9 +306,13 @@ def read_deflection_test(part: DeflectionTestPart, label: str, context: ReadingC
         check_moving(model, f"deflection test '{case.name}': frame", frames)
 
     def about(machine: Model) -> Entry:
-        test = deflection_test(label, machine, cases, part.rotation_weight, part.robust, gravity, instruments)
+        test = deflection_test(
+            label, machine, cases, part.rotation_weight, part.robust, gravity, instruments, at_equilibrium
+        )
         return Entry(part.kind, test, source, truth, role=part.role, remarks=remarks)
 
+    if model.loops and context.file.linearize_at == "equilibrium":
+        changed = (*changed, "deflections are linearized at the posture, as the machine has loops")
     singular = singular_postures(model, cases)
     if 0 < len(singular) < len(cases):
         more = f", and {len(singular) - 1} more" if len(singular) > 1 else ""

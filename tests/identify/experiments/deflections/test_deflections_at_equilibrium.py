@@ -1,0 +1,143 @@
+"""Deflections of an arm that sags, from the equilibrium under its weight: statics by hand, solved by SciPy."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import root
+
+import jaxmb
+from jaxmb.identify.experiments.deflections.deflection_test import deflection_test
+from jaxmb.identify.experiments.deflections.load_cases import LoadCase
+from jaxmb.machine.schema import Machine
+from jaxmb.response.static import deflection
+from tests.identify.arm import BRIEF, MACHINE, frf, loads, study_of
+from tests.identify.experiments.deflections.test_closed_chains import FIVE_BAR
+from tests.identify.experiments.deflections.test_gravity_in_deflections import gravity_torque
+
+STIFFNESS = np.array([9e3, 2e3])
+MODEL = jaxmb.set_parameters(
+    jaxmb.build_model(MACHINE), dict(zip(("stiffness.a", "stiffness.b"), STIFFNESS.tolist(), strict=True))
+)
+FREE = {"stiffness.*": {"lower": 1e3, "upper": 1e6}}
+FORCES = np.array([[60.0, 0.0, -80.0], [-50.0, 20.0, -40.0], [70.0, 0.0, 30.0]])
+POSTURES = np.array([[0.3, -0.9], [-0.6, 1.1], [0.8, 0.4]])
+
+
+def tool(q):
+    """Position of the tool by hand: rotations about y."""
+    x = np.array([[0.8, 0.1], [0.7, 0.05]])
+    turn = [np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]]) for angle in np.cumsum(q)]
+    across, up = turn[0] @ x[0] + turn[1] @ x[1]
+    return np.array([across, 0.1, up])
+
+
+def moved(q, force):
+    """Translation of the tool from the equilibrium under the weight to that under weight and force, m."""
+
+    def imbalance(x, load):
+        steps = 1e-6 * np.eye(2)
+        jacobian = np.stack([(tool(x + step) - tool(x - step)) / 2e-6 for step in steps], axis=1)
+        return STIFFNESS * (x - q) + gravity_torque(x) - jacobian.T @ load
+
+    unloaded, loaded = (tool(root(imbalance, q, (load,), tol=1e-13).x) for load in (np.zeros(3), force))
+    return loaded - unloaded
+
+
+DISPLACEMENTS = np.stack([moved(q, force) for q, force in zip(POSTURES, FORCES, strict=True)])
+CASES = [
+    LoadCase(f"{i}", POSTURES[i], "tool", np.append(FORCES[i], np.zeros(3)), ("tool",),
+             np.append(DISPLACEMENTS[i], np.full(3, np.nan))[None], np.full((1, 6), 1e-6))
+    for i in range(len(FORCES))
+]  # fmt: skip
+
+
+def test_nonlinear_equilibria():
+    found = [deflection(MODEL, case.q, "tool", case.wrench, linear=False, weight=True)[0, :3] for case in CASES]
+    np.testing.assert_allclose(found, DISPLACEMENTS, rtol=1e-6, atol=1e-9)
+    with pytest.raises(ValueError, match="linear = False"):
+        deflection(MODEL, CASES[0].q, "tool", CASES[0].wrench, weight=True)
+
+
+def test_linearization_between_the_equilibria():
+    """The error is of second order in the deflections of 0.03 rad, that at the readings of first order."""
+    sagging, stated = (deflection_test("loads", MODEL, CASES, gravity=True, at_equilibrium=at) for at in (True, False))
+    size = np.abs(DISPLACEMENTS).max()
+    errors = [
+        float(np.abs(np.asarray(test.predict(test.view(MODEL))).reshape(3, 3) - DISPLACEMENTS).max() / size)
+        for test in (sagging, stated)
+    ]
+    assert errors[0] < 1e-3
+    assert errors[1] > 0.02
+
+
+def test_a_joint_bends_as_its_bearing():
+    """A virtual spring that only turns about the axis of a joint is in series with the joint."""
+    data = MACHINE.model_dump()
+    spring = {"name": "bearing", "body": "fore", "at": "joint", "diagonal": [0.0, 0.0, 0.0, 0.0, 3e-4, 0.0]}
+    bent = jaxmb.set_parameters(
+        jaxmb.build_model(Machine.model_validate(data | {"virtual_spring": [spring]})),
+        dict(zip(("stiffness.a", "stiffness.b"), STIFFNESS.tolist(), strict=True)),
+    )
+    softer = jaxmb.set_parameters(MODEL, {"stiffness.b": 1.0 / (1.0 / STIFFNESS[1] + 3e-4)})
+    tests = [deflection_test("loads", one, CASES, gravity=True, at_equilibrium=True) for one in (bent, softer)]
+    found, expected = (test.predict(test.view(one)) for test, one in zip(tests, (bent, softer), strict=True))
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def measured(folder):
+    """The displacements in a file."""
+    lines = ["test,a rad,b rad,fx N,fy N,fz N,point,dx mm,dy mm,dz mm"]
+    for case in CASES:
+        numbers = [*case.q, *case.wrench[:3], "tool", *(1e3 * case.displacement[0, :3])]
+        lines.append(",".join([case.name, *map(str, numbers)]))
+    (folder / "loads.csv").write_text("\n".join(lines) + "\n")
+    return {"kind": "deflection", "file": "loads.csv", "std_mm": 0.01}
+
+
+def test_identified_stiffness(tmp_path):
+    found = {
+        at: jaxmb.identify(
+            study_of(tmp_path, measured(tmp_path), free=FREE, linearize_at=at, tolerances="exact", **BRIEF)
+        )
+        for at in ("equilibrium", "posture")
+    }
+    errors = {
+        at: [
+            abs(result.parameters[f"stiffness.{name}"].value / true - 1.0)
+            for name, true in zip("ab", STIFFNESS, strict=True)
+        ]
+        for at, result in found.items()
+    }
+    assert max(errors["equilibrium"]) < 1e-3
+    assert max(errors["posture"]) > 0.01
+    assert found["equilibrium"].status == "converged"
+    assert not found["equilibrium"].doubts
+
+
+def test_simulated_measurements_are_of_the_equilibrium(tmp_path):
+    study = study_of(tmp_path, loads(noise=1e-6), free=FREE, linearize_at="equilibrium")
+    (case,) = study.fitted[0].source.cases[:1]
+    true = jaxmb.build_model(MACHINE)
+    expected = deflection(true, jnp.asarray(case.q), "tool", jnp.asarray(case.wrench), linear=False, weight=True)
+    np.testing.assert_allclose(case.displacement, expected, atol=1e-8)
+
+
+def test_a_complete_stiffness_model_is_linear(tmp_path):
+    with pytest.raises(ValueError, match="linearize_at"):
+        study_of(tmp_path, loads(), free={}, complete={}, linearize_at="equilibrium")
+
+
+def test_beside_frfs(tmp_path):
+    beside = study_of(tmp_path, frf(), loads(), linearize_at="equilibrium").tests[-1]
+    assert (beside.gravity, beside.at_equilibrium) == (True, True)
+
+
+def test_machines_with_loops_stay_at_the_posture(tmp_path):
+    tests = [
+        {"kind": "deflection", "frame": "tool", "posture": {"q1": 2.0, "q3": 1.1}, "instruments": {"tracker_mm": 0.01},
+         "simulate": {"tests": 3, "zones": {"all": {"q1": [1.9, 2.0]}}, "force_n": [5.0, 9.0]}}
+    ]  # fmt: skip
+    machine = Machine.model_validate(FIVE_BAR)
+    study = study_of(tmp_path, *tests, free=FREE, machine=machine, linearize_at="equilibrium")
+    assert not study.tests[0].at_equilibrium
+    assert any("loops" in remark for remark in study.entries[0].remarks)
