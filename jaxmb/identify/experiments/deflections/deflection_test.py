@@ -69,7 +69,8 @@ from jaxmb.mechanics.compliance import (
     stable_inverse,
     weight_deflection,
 )
-from jaxmb.mechanics.kinematics import frame_index, frame_pose, frame_poses
+from jaxmb.mechanics.dynamics import gravity_energy
+from jaxmb.mechanics.kinematics import frame_index, frame_pose, frame_poses, whole
 from jaxmb.mechanics.loops import independent_joints, loop_closure
 
 Change = Callable[[LoadCase], LoadCase]
@@ -173,6 +174,9 @@ class DeflectionSource(Source):
                         yield text, text, self.with_cases(test, model, cases)
         if model.loops:
             return
+        if not (test.at_equilibrium or any(model.has_play)):
+            text = 'deflections from the equilibrium under the weight (linearize_at = "equilibrium")'
+            yield text, text, dataclasses.replace(test, gravity=True, at_equilibrium=True)
         wide, q = [_wide(model, case, 1.0) for case in plain], np.stack([case.q for case in plain])
         for text, there in coordinate_alternatives(model, q):
             cases = [
@@ -446,7 +450,7 @@ class DeflectionEvaluation(Evaluation["DeflectionTest"]):
 
 
 class DeflectionEquations(LinearForm["DeflectionTest"]):
-    """Displacements as linear equations in compliances."""
+    """Displacements as linear equations in compliances, of a machine at its equilibrium those about another machine."""
 
     def reciprocal(self, model: Model, free: FreeParameters) -> Float[np.ndarray, "d"] | None:
         """Displacements are linear in compliances, the reciprocals of stiffnesses and of moduli of beams. None with
@@ -468,7 +472,7 @@ class DeflectionEquations(LinearForm["DeflectionTest"]):
         for term in terms:
             for entry in term:
                 fixed_compliance[entry] = 0.0
-        seen, effort = np.asarray(self.test.at_point), np.asarray(self.test.effort)
+        seen, effort = self._directions_and_loads(model)
         matrix = observation(seen, effort, terms)
         for name, (change, _) in of_beams.items():
             column = next(i for i, names in enumerate(free.tied) if name in names)
@@ -482,6 +486,28 @@ class DeflectionEquations(LinearForm["DeflectionTest"]):
             weight=np.asarray(self.test.weight),
             case=np.asarray(self.test.case),
         )
+
+    def _directions_and_loads(self, model: Model) -> tuple[Float[np.ndarray, "m e"], Float[np.ndarray, "m e"]]:
+        """Directions of the points and efforts of the loads; at the equilibrium of a machine the effort of its weight
+        changes too as it moves."""
+        test = self.test
+        if not test.at_equilibrium:
+            return np.asarray(test.at_point), np.asarray(test.effort)
+        seen, effort = map(np.asarray, _at_equilibrium(test, model))
+        return seen, effort
+
+
+@compiled
+def _at_equilibrium(test: "DeflectionTest", model: Model) -> tuple[Float[Array, "m e"], Float[Array, "m e"]]:
+    view = test.view(model)
+    weight = jax.grad(lambda x: gravity_energy(model, x))
+
+    def change(q: Array, moved: Array) -> Array:
+        unloaded = whole(model, q) + weight_deflection(model, q)
+        return weight(unloaded + moved) - weight(unloaded)
+
+    moved = jnp.einsum("mef,mf->me", view.compliance[test.case], view.effort)
+    return view.at_point, view.effort - jax.vmap(change)(test.q[test.case], moved)
 
 
 class LoadErrors(Description["DeflectionTest"]):

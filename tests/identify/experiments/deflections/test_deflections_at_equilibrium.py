@@ -8,6 +8,7 @@ from scipy.optimize import root
 import jaxmb
 from jaxmb.identify.experiments.deflections.deflection_test import deflection_test
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase
+from jaxmb.identify.parameters.free_parameters import Bound, free_parameters
 from jaxmb.machine.schema import Machine
 from jaxmb.response.static import deflection
 from tests.identify.arm import BRIEF, MACHINE, frf, loads, study_of
@@ -112,6 +113,25 @@ def test_identified_stiffness(tmp_path):
     assert max(errors["posture"]) > 0.01
     assert found["equilibrium"].status == "converged"
     assert not found["equilibrium"].doubts
+
+
+def test_linear_equations_about_the_machine():
+    """With them, a linear study names the sag."""
+    test = deflection_test("loads", MODEL, CASES, gravity=True, at_equilibrium=True)
+    free = free_parameters(MODEL, [Bound((f"stiffness.{name}",), 1e2, 1e6) for name in "ab"])
+    equations = test.linear.equations(MODEL, free)
+    expected = test.predict(test.view(MODEL))
+    np.testing.assert_allclose(equations.matrix @ (1.0 / STIFFNESS), expected, rtol=1e-3, atol=1e-7)
+    assert test.linear.reciprocal(MODEL, free) is None
+
+
+def test_a_sag_that_is_not_modelled_is_named(tmp_path):
+    result = jaxmb.identify(study_of(tmp_path, measured(tmp_path), free=FREE))
+    (first, *_) = result.metrics.model_errors
+    assert 'linearize_at = "equilibrium"' in first.text
+    assert first.explains > 0.95
+    for name, true in zip("ab", STIFFNESS, strict=True):
+        assert abs(first.values[f"stiffness.{name}"] / true - 1.0) < 5e-3
 
 
 def test_simulated_measurements_are_of_the_equilibrium(tmp_path):
