@@ -195,7 +195,9 @@ class Deflections:
                 full = jaxmb.posture(model, true)
                 axes = np.asarray(jaxmb.frame_pose(model, full, "tool"))[:3, :3]
                 wrench = np.concatenate([there, np.cross(axes @ self.lever[k], there)])
-                found = np.asarray(jaxmb.deflection(model, full, "tool", jnp.asarray(wrench))).reshape(6)[:3]
+                sags = not model.loops
+                moves = jaxmb.deflection(model, full, "tool", jnp.asarray(wrench), linear=not sags, weight=sags)
+                found = np.asarray(moves).reshape(6)[:3]
                 if self.by_tool[k]:
                     found = axes.T @ found
                 moved.append(found)

@@ -205,7 +205,8 @@ def modes(nominal: jaxmb.Machine, posture: dict[str, float], free: dict[str, Any
 
 
 def deflections(nominal: jaxmb.Machine, free: dict[str, Any], spread: float = 1.0, force: float = 800.0) -> Callable:
-    """Translations of the tool of a machine under loads in twelve postures about the reference, by a tracker."""
+    """Translations of the tool of a machine under loads in twelve postures about the reference, by a tracker; of an
+    open one from the equilibrium under its weight."""
     known = jaxmb.build_model(nominal)
     truth_of, coordinates = jaxmb.parameters(known), jaxmb.independent_coordinates(known)
     fixed = np.random.default_rng(7)
@@ -227,7 +228,9 @@ def deflections(nominal: jaxmb.Machine, free: dict[str, Any], spread: float = 1.
             there, q = factor * turn.apply(load), jnp.asarray(posed(model, row + zero))
             axes = np.asarray(jaxmb.frame_pose(model, q, "tool"))[:3, :3]
             wrench = np.concatenate([there, np.cross(axes @ lever, there)])
-            moved = np.asarray(jaxmb.deflection(model, q, "tool", jnp.asarray(wrench)))[..., :3]
+            sags = not model.loops
+            moved = np.asarray(jaxmb.deflection(model, q, "tool", jnp.asarray(wrench), linear=not sags, weight=sags))
+            moved = moved[..., :3]
             rows.append([*row, *load, *(moved.ravel() + 2e-5 * rng.normal(size=3))])
         names = ["test", *(f"{name} rad" for name in coordinates), "fx N", "fy N", "fz N", "dx m", "dy m", "dz m"]
         text = "\n".join(",".join([f"t{k}", *(f"{x:.17g}" for x in row)]) for k, row in enumerate(rows))

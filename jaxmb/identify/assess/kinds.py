@@ -15,7 +15,7 @@ from jaxmb.identify.assess.metrics import (
     prior_std_by_name,
     truth_metrics,
 )
-from jaxmb.identify.assess.tests.deflections import DeflectionMetrics, deflection_remarks
+from jaxmb.identify.assess.tests.deflections import DeflectionMetrics, deflection_remarks, errors_by_sag
 from jaxmb.identify.assess.tests.frf import FrfMetrics, ModesMetrics, frf_remarks
 from jaxmb.identify.assess.tests.poses import PoseMetrics, errors_between_stations
 from jaxmb.identify.assess.tests.torque import TorqueMetrics, systematic_errors, torque_remarks
@@ -39,7 +39,7 @@ class Kind(NamedTuple):
 KINDS: dict[str, Kind] = {
     "frf": Kind(FrfMetrics, frf_remarks, shared=("measured_modes", "unmatched_modes")),
     "modes": Kind(ModesMetrics, shared=("measured_modes",)),
-    "deflection": Kind(DeflectionMetrics, deflection_remarks),
+    "deflection": Kind(DeflectionMetrics, deflection_remarks, errors_by_sag),
     "torque": Kind(TorqueMetrics, torque_remarks, systematic_errors),
     "pose": Kind(PoseMetrics, systematic=errors_between_stations),
 }

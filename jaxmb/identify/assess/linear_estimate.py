@@ -519,7 +519,7 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
     alternatives = [Hypothesis(None, *each) for each in single_and_common(known)]
     found = list[FittedHypothesis]()
     lowered = (Hypothesis(error) for error in others if search.lowered_at_starts(error, chi_square))
-    for some in (likely, alternatives, lowered):
+    for some in ((*likely, *alternatives), lowered):
         if not estimated and found and min(end.chi_square for end in found) <= noise_limit:
             break  # another one leaves noise alone
         found += (end for end in map(search.fitted, some) if end.is_plausible)

@@ -21,7 +21,7 @@ from jaxmb.compiled import compiled
 from jaxmb.identify.assess.estimate import Estimate, LinearSystem
 from jaxmb.identify.assess.metrics import KindMetrics
 from jaxmb.identify.assess.remarks import INFLATED
-from jaxmb.identify.estimation.identifiability import Identifiability, jacobian_svd, propagated_std
+from jaxmb.identify.estimation.identifiability import Identifiability, jacobian_svd, propagated_std, scaled_svd
 from jaxmb.identify.estimation.linear import linear_fit
 from jaxmb.identify.experiments.components import Equations, is_robust
 from jaxmb.identify.experiments.deflections.deflection_test import (
@@ -33,7 +33,7 @@ from jaxmb.identify.experiments.deflections.deflection_test import (
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, common_errors, measured_displacements
 from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.fit.linear import linear_equations, linear_step, without_effect
-from jaxmb.identify.fit.problem import Problem, state_of_test
+from jaxmb.identify.fit.problem import Problem, is_large, state_of_test
 from jaxmb.identify.stiffness_model.variants import StiffnessModel, stiffness_fit
 from jaxmb.identify.study.reading.deflections import true_displacements
 from jaxmb.identify.study.study import Study
@@ -495,6 +495,36 @@ def deflection_remarks(
             if line.clipped
         ),
     ]
+
+
+SAG = 1.0
+"""Change of a parameter by the sag, over its standard deviation without the sag, above which a remark states it."""
+
+
+def errors_by_sag(estimate: Estimate, entries: Sequence[DeflectionEntry]) -> tuple[Float[np.ndarray, "d d"], list[str]]:
+    """Covariance of u due to the linearization of measured deflections at the posture: the square of its change, to
+    first order, by the deflection under weight and load; and a remark on a large change.
+
+    Args:
+        estimate: a fit.
+        entries: the deflection tests of its study.
+    """
+    size, change = estimate.u.size, np.zeros(estimate.residual.size)
+    for entry, view, rows in estimate.fitted_of(entries):
+        there = None if entry.truth is not None else entry.test.after_sag(estimate.model)
+        if there is not None:
+            change[rows] = there.residual(there.view(estimate.model)) - entry.test.residual(view)
+    if is_large(estimate.study.problem) or not (change.any() and np.isfinite(change).all()):
+        return np.zeros((size, size)), []
+    shift = -scaled_svd(np.asarray(estimate.jacobian)).solve(change)
+    share = np.divide(np.abs(shift), estimate.std, out=np.zeros(size), where=estimate.std > 0.0)
+    worst = int(np.argmax(share))
+    remark = (
+        "deflections are linearized at the stated postures: the sag under the weight changes"
+        f" {estimate.study.free.names[worst]} by {share[worst]:.2g} standard deviations, which contain it"
+        ' (linearize_at = "equilibrium" includes the sag)'
+    )
+    return np.outer(shift, shift), [remark] if share[worst] > SAG else []
 
 
 def size_remarks(entries: Sequence[DeflectionEntry]) -> list[str]:

@@ -174,9 +174,9 @@ class DeflectionSource(Source):
                         yield text, text, self.with_cases(test, model, cases)
         if model.loops:
             return
-        if not (test.at_equilibrium or any(model.has_play)):
+        if (there := test.after_sag(model)) is not None:
             text = 'deflections from the equilibrium under the weight (linearize_at = "equilibrium")'
-            yield text, text, dataclasses.replace(test, gravity=True, at_equilibrium=True)
+            yield text, text, there
         wide, q = [_wide(model, case, 1.0) for case in plain], np.stack([case.q for case in plain])
         for text, there in coordinate_alternatives(model, q):
             cases = [
@@ -585,6 +585,13 @@ class DeflectionTest(Test[ElasticView]):
         if model.deviates or self.at_equilibrium:
             return self.view_at(model, self.q, self.wrench)
         return ElasticView(self._compliance(model, self.q), self.at_point, self.effort)
+
+    def after_sag(self, model: Model) -> Self | None:
+        """The test of a machine that has deflected under its weight before the load acts; None where it is one, and
+        where that is not supported: for loops and play."""
+        if self.at_equilibrium or model.loops or any(model.has_play):
+            return None
+        return dataclasses.replace(self, gravity=True, at_equilibrium=True)
 
     def _compliance(self, model: Model, q: Float[Array, "t n"]) -> Float[Array, "*t e e"]:
         each = model.springs or model.loops or has_guides(model) or self.gravity
