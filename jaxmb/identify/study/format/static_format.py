@@ -83,7 +83,8 @@ class SimulateDeflections(Simulation):
     design: DesignPart | None = None
     """Optimal selection from more drawn tests; by default all drawn tests are used."""
     nonlinear: Annotated[bool, Field(strict=True)] = False
-    """`true`: the load acts on the displaced machine; `false`: to first order."""
+    """`true`: the load acts on the displaced machine, as always with `linearize_at = "equilibrium"`; `false`: to first
+    order."""
     plan_seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
     """Seed of postures and forces."""
 
