@@ -284,7 +284,7 @@ class TorqueSource(Source):
         yield from map(scale_error, _zeros(model))
         yield from _zeros(model, test.name).values()
         yield from (error for error, _ in payload_errors(model, test.name))
-        yield from (error for error, _ in (*_losses(test), *self._friction(test)))
+        yield from (error for error, _ in (*_losses(test, model), *self._friction(test)))
 
     def _delayed_torques(self, test: TorqueTest) -> Iterator[tuple[str, str]]:
         """Coordinates and tests with an error of their delay, empty for all."""
@@ -340,7 +340,7 @@ class TorqueSource(Source):
         if payload is not None:
             added = np.asarray(there.view(loaded(model, payload)) - there.view(model))
             there = dataclasses.replace(there, constant=there.constant + np.asarray(there.regressor) @ added)
-        losses = total_error(_losses(test), errors)
+        losses = total_error(_losses(test, model), errors)
         if losses is not None:
             there = dataclasses.replace(there, regressor=there.regressor * (1.0 + losses))
         gains = np.array(
@@ -602,10 +602,13 @@ def _factor(test: str) -> StatedError:
     return error_with_text(f"torques of {test}", factor_text, what, size=0.1, most=MOST_GAIN, starts=FACTORS)
 
 
-def _losses(test: TorqueTest) -> Iterator[tuple[StatedError, Float[np.ndarray, "p"]]]:
-    """Changes of the friction in a test that is colder or warmer than others, with a mask of its parameters."""
+def _losses(test: TorqueTest, model: Model) -> Iterator[tuple[StatedError, Float[np.ndarray, "p"]]]:
+    """Changes of the friction in a test that is colder or warmer than others, with a mask of its parameters: without
+    the damping of springs, as of elastic gears."""
     families = np.array([name.split(".")[0] for name in test.parameters])
-    effects = np.asarray(test.regressor).any(axis=0)
+    stiffness = zip(model.coordinates, np.asarray(model.stiffness).tolist(), strict=True)
+    of_springs = {f"damping.{name}" for name, value in stiffness if value > 0.0}
+    effects = np.asarray(test.regressor).any(axis=0) & ~np.isin(test.parameters, list(of_springs))
     for what, some in (("friction", FRICTION), ("Coulomb friction", FRICTION[:1]), ("viscous friction", FRICTION[1:])):
         acts = np.isin(families, some) & effects
         if acts.any():

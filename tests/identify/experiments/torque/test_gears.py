@@ -195,6 +195,16 @@ def test_one_robot_in_one_study(tmp_path, motion):
         assert result.parameters[name].value == pytest.approx(value, rel=0.02), name
 
 
+def test_friction_of_a_warmer_test_is_not_the_damping_of_its_gear(tmp_path, motion):
+    """A factor on all friction is then one on free parameters, which it cannot improve."""
+    angle, _, torque = motion
+    study = make(tmp_path, ["q", "q.torque"], [angle, torque])
+    (entry,) = study.linearized_about(jaxmb.set_parameters(study.model, TRUE)).fitted
+    test = entry.source.corrected(entry.test, study.model, {"viscous friction in motion": 1.0})
+    changed = np.abs(np.asarray(test.regressor) - np.asarray(entry.test.regressor)).max(axis=0) > 0.0
+    assert [name for name, own in zip(test.parameters, changed, strict=True) if own] == ["damping.q_motor"]
+
+
 def test_torques_alone(tmp_path, motion):
     """Linear steps, each about the machine of the one before; gear and rotor are known, as of a data sheet."""
     angle, _, torque = motion
