@@ -515,11 +515,12 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
     chi_square, estimated = float(residual @ residual), all(entry.source.noise_estimated for entry in study.fitted)
     first_order, noise_limit = _columns(search, {}), float(chdtri(degrees, FALSE_ALARM))
     likely, others = _likely(search, *first_order)
+    exact = ((entry.name, entry.source.refined(entry.test, search.model)) for entry in study.fitted)
     known = ((entry.name, entry.source.alternatives(entry.test, search.model)) for entry in study.fitted)
-    alternatives = [Hypothesis(None, *each) for each in single_and_common(known)]
+    refined, alternatives = ([Hypothesis(None, *each) for each in single_and_common(some)] for some in (exact, known))
     found = list[FittedHypothesis]()
     lowered = (Hypothesis(error) for error in others if search.lowered_at_starts(error, chi_square))
-    for some in ((*likely, *alternatives), lowered):
+    for some in ((*refined, *likely), alternatives, lowered):
         if not estimated and found and min(end.chi_square for end in found) <= noise_limit:
             break  # another one leaves noise alone
         found += (end for end in map(search.fitted, some) if end.is_plausible)

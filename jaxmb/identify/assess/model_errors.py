@@ -157,7 +157,11 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
     whiten = Whitening(variances, effects, corrected.problem.row_slices)
     degrees = float(np.sum(variances > 0.0) - jacobian_svd(estimate.jacobian).rank)
     each = zip(study.fitted, corrected.problem.tests, strict=True)
-    known = ((entry.name, entry.source.alternatives(test, corrected.problem.model)) for entry, test in each)
+    model = corrected.problem.model
+    known = (
+        (entry.name, (*entry.source.refined(test, model), *entry.source.alternatives(test, model)))
+        for entry, test in each
+    )
     search = HypothesisSearch(corrected, whiten, degrees, alternatives=single_and_common(known))
     unchanged = search.fitted(UNCHANGED, u)
     chi_square = unchanged.chi_square

@@ -247,6 +247,10 @@ class Source:
         """Errors that are no number; see `Description.alternatives`."""
         return () if test.description is None else test.description.alternatives(model)
 
+    def refined(self, test: Any, model: Model) -> "Iterable[tuple[str, str, Any]]":
+        """The test without an approximation that it makes, in the form of `alternatives`; this default: none."""
+        return ()
+
     def groups(self, test: Any) -> "tuple[np.ndarray, tuple[str, ...]]":
         """Group of each row of the residual, of which single ones may be wrong, and their names; this default: no
         groups, as in tests with frequency lines.

@@ -174,9 +174,6 @@ class DeflectionSource(Source):
                         yield text, text, self.with_cases(test, model, cases)
         if model.loops:
             return
-        if (there := test.after_sag(model)) is not None:
-            text = 'deflections from the equilibrium under the weight (linearize_at = "equilibrium")'
-            yield text, text, there
         wide, q = [_wide(model, case, 1.0) for case in plain], np.stack([case.q for case in plain])
         for text, there in coordinate_alternatives(model, q):
             cases = [
@@ -184,6 +181,12 @@ class DeflectionSource(Source):
                 for case, own in zip(wide, there, strict=True)
             ]
             yield text, text, self.with_cases(test, model, cases)
+
+    def refined(self, test: Any, model: Model) -> Iterator[tuple[str, str, Any]]:
+        """Deflections of a machine that sags."""
+        if (there := test.after_sag(model)) is not None:
+            text = 'deflections from the equilibrium under the weight (linearize_at = "equilibrium")'
+            yield text, text, there
 
     def _turned(self, test: Any, model: Model, field: str, matrix: np.ndarray | None) -> Any:
         """The test with displacements or wrenches times a matrix; None for the axes of the frame of each case."""
