@@ -28,6 +28,7 @@ from jaxmb.identify.assess.linear_estimate import (
     diagnosed_linear,
     errors_of_linear_tests,
     linear_estimate,
+    linear_solution,
     linear_status,
 )
 from jaxmb.identify.assess.metrics import Metrics
@@ -165,19 +166,28 @@ def _fit_by_search(
 def _fit_by_linear_step(study: Study, seed: int) -> Result:
     """Result of a linear step, repeated until convergence where tests are linearized about the identified machine."""
     began, doubts = time.monotonic(), list[str]()
-    solve = stiffness_estimate if study.solver is Solver.STIFFNESS_MODEL else linear_estimate
+    is_stiffness_model = study.solver is Solver.STIFFNESS_MODEL
+
+    def solution(about: Study) -> tuple[np.ndarray, np.ndarray, Model]:
+        if is_stiffness_model:
+            found = stiffness_estimate(about, seed)
+            return found.u, found.std, found.model
+        found, system, _ = linear_solution(about, seed)
+        return found.u, system.step.identifiability.std, found.model
+
     with error_location(f"study '{study.name}'"):
-        estimate = solve(study, seed)
-    if study.relinearized:
+        if study.relinearized:
+            u, _, model = solution(study)
 
-        def refit(about: Study) -> tuple[Model, float]:
-            nonlocal estimate
-            before, estimate = estimate, solve(about, seed)
-            change, std = np.abs(estimate.u - before.u), estimate.std
-            unknown = np.where(change > 0.0, np.inf, 0.0)
-            return estimate.model, float(np.max(np.divide(change, std, out=unknown, where=std > 0.0), initial=0.0))
+            def refit(about: Study) -> tuple[Model, float]:
+                nonlocal u
+                before, (u, std, model) = u, solution(about)
+                change = np.abs(u - before)
+                unknown = np.where(change > 0.0, np.inf, 0.0)
+                return model, float(np.max(np.divide(change, std, out=unknown, where=std > 0.0), initial=0.0))
 
-        _, doubts = _iterate_linearization(study, estimate.model, refit)
+            study, doubts = _iterate_linearization(study, model, refit)
+        estimate = stiffness_estimate(study, seed) if is_stiffness_model else linear_estimate(study, seed)
     solved = time.monotonic()
     result = assess(estimate) if isinstance(estimate, Estimate) else assess_stiffness(estimate)
     seconds = {"total": time.monotonic() - began, "compile": 0.0, "search": 0.0, "refine": solved - began}

@@ -204,11 +204,19 @@ def linear_estimate(study: Study, seed: int = 0) -> Estimate:
     Raises:
         ValueError: the predictions are not linear in the parameters, or the tests do not determine these.
     """
-    return _estimate_of_equations(study, *_checked_equations(study), seed)
+    return _estimate_of_solution(*linear_solution(study, seed))
 
 
-def _estimate_of_equations(study: Study, found: Unknowns, rows: Equations, seed: int) -> Estimate:
-    """Estimate of a linear study by its equations."""
+def linear_solution(study: Study, seed: int = 0) -> tuple[Solution, LinearSystem, Float[np.ndarray, "d"]]:
+    """Solution of a linear study without its goodness of fit, its equations and physical values; see
+    `linear_estimate`."""
+    return _solution_of_equations(study, *_checked_equations(study), seed)
+
+
+def _solution_of_equations(
+    study: Study, found: Unknowns, rows: Equations, seed: int
+) -> tuple[Solution, LinearSystem, Float[np.ndarray, "d"]]:
+    """Solution of a linear study by its equations."""
     stacked = with_prior(found, rows, study.problem.prior)
     start = known_values(study.model, study.free, study.start)
     fixed = fixed_values(study.model, study.origin.file)
@@ -231,6 +239,12 @@ def _estimate_of_equations(study: Study, found: Unknowns, rows: Equations, seed:
         jacobian=step.jacobian,
         stated_variances=step.stated_variances,
     )
+    return solution, LinearSystem(found, rows, step, start), values
+
+
+def _estimate_of_solution(solution: Solution, system: LinearSystem, values: Float[np.ndarray, "d"]) -> Estimate:
+    """The solution with its goodness of fit."""
+    study, step = solution.study, system.step
     goodness = goodness_of_fit(solution, step)
     return Estimate(
         **vars(solution),
@@ -239,12 +253,12 @@ def _estimate_of_equations(study: Study, found: Unknowns, rows: Equations, seed:
             step, 1.0 if goodness.all_by_errors else step.misfit.widening, study.free.needed
         ),
         goodness=goodness,
-        solved=LinearSystem(found, rows, step, start),
+        solved=system,
         systematic_covariance=np.zeros((values.size, values.size)),
         run=SolverRun(
-            initial=start,
+            initial=system.start,
             cost=step.cost,
-            initial_cost=_cost(rows, step.stated_variances, found.encode(start)),
+            initial_cost=_cost(system.equations, step.stated_variances, system.unknowns.encode(system.start)),
             variances=step.stated_variances,
             evaluations={"search": 0, "refine": 1, "non_finite": 0},
             history=[(1, step.cost)],
@@ -599,7 +613,8 @@ def errors_of_linear_tests(estimate: Estimate) -> Explanations:
     entries = tuple(study.fitted[k] for k in own)
     alone = dataclasses.replace(study, problem=part, entries=entries, tolerances=None, solver=Solver.LINEAR_STEP)
     unknown = unknowns(by_value, np.zeros(free.size, bool))
-    found = _estimate_of_equations(alone, unknown, linear_equations(study.model, by_value, part.tests), estimate.seed)
+    equations = linear_equations(study.model, by_value, part.tests)
+    found = _estimate_of_solution(*_solution_of_equations(alone, unknown, equations, estimate.seed))
     if goodness.budget is not None:
         data = rows[: problem.data_rows]
         parts = {name: getattr(goodness.budget, name)[data] for name in ("columns", "curvature")}

@@ -166,7 +166,8 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
     unchanged = search.fitted(UNCHANGED, u)
     chi_square = unchanged.chi_square
     lower = () if estimate.run.information is not None else _lower_minimum(search, u, unchanged)
-    is_normal, exceeds = chi_square <= float(chdtri(degrees, ERROR_RATE)), bool(goodness.beyond_tolerance)
+    is_normal = chi_square <= float(chdtri(degrees, ERROR_RATE))
+    exceeds = any(error.key in goodness.beyond_tolerance for error in corrected.errors)  # not those of torque tests
     if is_normal and not exceeds and (contradiction or is_lowered):
         hidden = contradiction or significant  # a part of a sum of squares that is normal as a whole
         search = dataclasses.replace(
