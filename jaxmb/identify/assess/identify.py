@@ -353,7 +353,7 @@ def _doubts(estimate: Estimate, diagnosis: Diagnosis, metrics: Metrics, machine:
         *(f"{display_name(name)}: {NO_MODES}" for name in goodness.without_modes),
         *([NO_STD] if goodness.not_reproduced else []),
         *diagnosis.doubts,
-        *(exceeded_remarks(goodness.budget, estimate.study.tolerances) if is_judged else []),
+        *(exceeded_remarks(goodness.budget, estimate.study) if is_judged else []),
         *(f"{display_name(name)}, held out: {text}" for name, text in goodness.held_out_errors.items()),
         *machine_remarks(machine),
     )

@@ -12,7 +12,6 @@ from jaxmb.identify.assess.estimate import Estimate, LinearSystem
 from jaxmb.identify.assess.modal_agreement import unmatched_metrics
 from jaxmb.identify.assess.model_errors import ModelError
 from jaxmb.identify.estimation.identifiability import Identifiability, row_blocks
-from jaxmb.identify.experiments.tolerances import Tolerances
 from jaxmb.identify.fit.linear import LinearStep
 from jaxmb.identify.fit.loop import RANDOM_ROUNDS, SAME_MINIMUM
 from jaxmb.identify.fit.noise import FALSE_ALARM, ReducedChiSquare
@@ -74,9 +73,10 @@ def tolerance_remarks(estimate: Estimate, likely: ModelError | None) -> list[str
     ]
 
 
-def exceeded_remarks(budget: Budget | None, tolerances: Tolerances | None) -> list[str]:
+def exceeded_remarks(budget: Budget | None, study: Study) -> list[str]:
     """A sentence on each error of machine and tests that exceeds its tolerance beyond chance; one on all where they are
     many, or of sizes that are not plausible: then another error is likelier."""
+    tolerances = study.tolerances
     if budget is None or budget.excess is None or tolerances is None:
         return []
     exceeded, sentences = budget.excess.exceeded, list[str]()
@@ -88,10 +88,12 @@ def exceeded_remarks(budget: Budget | None, tolerances: Tolerances | None) -> li
     )
     if len(exceeded) > MOST_EXCEEDED or not all(plausible):
         kinds = dict.fromkeys(error.tolerance for error, _ in sizes)
+        has_torques = any(entry.kind == "torque" for entry in study.fitted)
+        of_angles = ", or noise of the angles (a lower cutoff_hz)" if has_torques else ""
         return [
             f"errors far beyond tolerances ({', '.join(kinds)}), or of several quantities, would be needed to explain"
             " the data: an error of another kind is likelier, such as missing friction or a missing"
-            f" elasticity{INFLATED}"
+            f" elasticity{of_angles}{INFLATED}"
         ]
     for each in exceeded:
         tolerance = budget.errors[each.members[0]].tolerance
