@@ -8,9 +8,11 @@ from pathlib import Path
 
 import jax
 import numpy as np
+from jaxtyping import Float
+from scipy.special import chdtri
 from threadpoolctl import threadpool_limits
 
-from jaxmb.identify.assess.budget import parameter_budgets, tolerance_checks
+from jaxmb.identify.assess.budget import DescribedTests, error_columns, parameter_budgets, tolerance_checks
 from jaxmb.identify.assess.estimate import (
     CovarianceWithErrors,
     Diagnosis,
@@ -21,6 +23,7 @@ from jaxmb.identify.assess.estimate import (
     goodness_of_fit,
     with_jackknife,
 )
+from jaxmb.identify.assess.hypotheses import Whitening
 from jaxmb.identify.assess.kinds import fit_metrics, kind_remarks, with_systematic_errors
 from jaxmb.identify.assess.laws.law_choice import chosen_laws, law_remarks, unconverged_laws
 from jaxmb.identify.assess.laws.one_model import one_model, one_model_text
@@ -74,10 +77,25 @@ from jaxmb.identify.estimation.identifiability import (
     without_rounding,
 )
 from jaxmb.identify.experiments.machine_errors import with_machine_errors
-from jaxmb.identify.experiments.test import Entry
+from jaxmb.identify.experiments.test import Entry, Test
 from jaxmb.identify.fit.loop import COMPILATION, Report, run_fit
-from jaxmb.identify.fit.noise import refitted_ends, row_variances, weights_tests, with_estimated_noise
-from jaxmb.identify.fit.problem import compressed, is_large, linearized, objective_at, residual_at, with_tests
+from jaxmb.identify.fit.noise import (
+    FALSE_ALARM,
+    noise_correlation_length,
+    refitted_ends,
+    row_variances,
+    weights_tests,
+    with_estimated_noise,
+)
+from jaxmb.identify.fit.problem import (
+    compressed,
+    is_large,
+    linearized,
+    objective_at,
+    residual_at,
+    state_of_test,
+    with_tests,
+)
 from jaxmb.identify.fit.refine import least_squares_from
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.fit.two_steps import two_step_fit
@@ -355,9 +373,47 @@ def _doubts(estimate: Estimate, diagnosis: Diagnosis, metrics: Metrics, machine:
         *diagnosis.doubts,
         *(exceeded_remarks(goodness.budget, estimate.study) if is_judged else []),
         *(f"{display_name(name)}, held out: {text}" for name, text in goodness.held_out_errors.items()),
+        *_held_out_doubts(estimate),
         *machine_remarks(machine),
     )
     return doubts if estimate.has_std else tuple(text.replace(INFLATED, "") for text in doubts)
+
+
+WIDE = 10.0
+"""Standard deviation of u in place of an unknown one: everything that the parameter explains is possible."""
+
+
+def _held_out_doubts(estimate: Estimate) -> list[str]:
+    """A sentence on each held-out test with known noise whose prediction is off by more than noise, parameters and
+    tolerances explain, to first order."""
+    study, tolerances, doubts = estimate.study, estimate.study.tolerances, list[str]()
+    std = np.where(np.isfinite(estimate.std), estimate.std, WIDE)
+    values, vectors = np.linalg.eigh(correlation(estimate.identifiability.covariance))
+    by_parameters = std[:, None] * vectors * np.sqrt(np.maximum(values, 0.0))
+    for entry in study.checks:
+        if entry.name in estimate.goodness.missed or entry.source.noise_estimated or not entry.test.noise.is_known:
+            continue
+        residual, slope = state_of_test(study.problem, entry.test, estimate.u)[:2]
+        effects = slope @ by_parameters
+        size = _size_over_noise(entry.test, residual, effects)
+        if size > 0.0 and tolerances is not None and not study.problem.one_by_one:
+            described = DescribedTests([entry], estimate.model, study.free, tolerances, study.exact_tests)
+            errors = [error for error in described.errors if error.std(tolerances) > 0.0]
+            size = _size_over_noise(entry.test, residual, np.hstack([effects, error_columns(described, errors)]))
+        if size > 0.0:
+            doubts.append(
+                f"{display_name(entry.name)}, held out: errors of the prediction are {size:.2g} times what noise,"
+                " parameters and tolerances explain"
+            )
+    return doubts
+
+
+def _size_over_noise(test: Test, residual: Float[np.ndarray, "m"], effects: Float[np.ndarray, "m e"]) -> float:
+    """Root mean square of a residual in units of a covariance, that of the noise and of effects of one standard
+    deviation each; 0 where it is not significantly above 1."""
+    variances, length = np.asarray(test.stated_variances()), noise_correlation_length(test)
+    square, degrees = float(np.sum(Whitening(variances, effects)(residual) ** 2)), np.count_nonzero(variances)
+    return float(np.sqrt(square / degrees)) if square / length > chdtri(degrees / length, FALSE_ALARM) else 0.0
 
 
 def _with_estimated_noise(estimate: Estimate) -> Study:

@@ -53,6 +53,16 @@ def test_a_wrong_machine_is_seen_in_what_was_held_out(tmp_path):
     assert result.metrics["holdout"]["frequency_error_hz"] == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.parametrize(("b", "has_doubt"), [(9e3, False), (8.1e3, True)])
+def test_what_is_held_out_is_compared_with_noise_and_parameters(tmp_path, b, has_doubt):
+    """A machine softer by a tenth moves 1.1 times as far, by 1 mm with noise of 0.02 mm: 90 % is explained."""
+    other = loads(noise=0.02, name="other", role="check")
+    other["simulate"] = other["simulate"] | {"parameters": {"stiffness.b": b}, "noise_seed": 7}
+    free = {"stiffness.*": {"lower": 1e3, "upper": 1e6}}
+    doubts = identify(study_of(tmp_path, loads(noise=0.02, count=12), other, free=free)).doubts
+    assert any("'other', held out: errors of the prediction" in doubt for doubt in doubts) == has_doubt
+
+
 def test_what_is_held_out_must_count(tmp_path):
     some = {"bands": [{"band_hz": [1.25, 1.25], "weight": 1.0}], "elsewhere": 0.0}
     with pytest.raises(InputError, match="check_every is 2: no line with a weight is left to fit"):
