@@ -34,6 +34,17 @@ LARGEST_ZERO = 0.1
 """Zero of a joint, rad or m, above which it is hardly an error."""
 
 
+Wrench = Annotated[
+    tuple[float, float, float, float, float, float] | None,
+    typer.Option(
+        help="Force (N) and moment (N m) on the frame, ground axes: six numbers separated by spaces, as"
+        " --wrench 0 0 -2000 0 0 0.",
+        show_default="none",
+    ),
+]
+"""Option of a load."""
+
+
 class PredictOptions(NamedTuple):
     """Options of `jaxmb predict`."""
 
@@ -161,9 +172,7 @@ def compensate(
     reverse: Annotated[
         bool, typer.Option("--reverse", help="The inverse: values of the nominal machine from joint commands.")
     ] = False,
-    wrench: Annotated[
-        str, typer.Option(help='Load at the frame, "fx,fy,fz,mx,my,mz" in N and N m, ground axes.', show_default="none")
-    ] = "",
+    wrench: Wrench = None,
 ) -> None:
     """Compute joint commands that compensate the geometric errors and deflections of an identified machine."""
     if out.is_dir():
@@ -177,7 +186,7 @@ def compensate(
     import jax.numpy as jnp
     import numpy as np
 
-    from jaxmb.io.files import number_of_cell, write_atomically
+    from jaxmb.io.files import write_atomically
     from jaxmb.mechanics.kinematics import check_wrench, frame_name, frame_pose
     from jaxmb.response.static import CONVERGED, actual_pose, compensate as commands_of, nominal_model, nominal_values
     from jaxmb.spatial import displacement
@@ -185,7 +194,7 @@ def compensate(
     with wrong_input(), progress(robot.name, "computing"):
         model = robot.model
         point = frame_name(model, frame)
-        load = jnp.asarray([number_of_cell("wrench", part) for part in wrench.split(",")]) if wrench else None
+        load = None if wrench is None else jnp.asarray(wrench)
         check_wrench(load)
         driven, rows = _postures(joints, model)
         q, nominal, columns = np.array(rows), nominal_model(model), [model.coordinates.index(name) for name in driven]
@@ -199,7 +208,10 @@ def compensate(
         found, left = (np.asarray(part) for part in jax.vmap(solved)(jnp.asarray(q)))
         lost = np.flatnonzero(~np.isfinite(found).all(axis=1))
         if lost.size:
-            raise ValueError(f"{joints}: posture {lost[0] + 1} cannot be compensated: it is singular or out of reach")
+            raise ValueError(
+                f"{joints}: posture {lost[0] + 1} cannot be compensated: it is singular or out of reach,"
+                " or the machine is too soft to reach it under its weight and the load"
+            )
         lines = [",".join(driven), *(",".join(repr(x) for x in row) for row in found[:, columns].tolist())]
     with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -297,14 +309,7 @@ class MapOptions(NamedTuple):
         tuple[float, float] | None,
         typer.Option(help="Band of the dynamic compliance, Hz.", show_default="all"),
     ] = None
-    wrench: Annotated[
-        tuple[float, float, float, float, float, float] | None,
-        typer.Option(
-            help="Force (N) and moment (N m) on the frame, ground axes: six numbers separated by spaces, as"
-            " --wrench 0 0 -2000 0 0 0.",
-            show_default="none",
-        ),
-    ] = None
+    wrench: Wrench = None
     direction: Annotated[
         tuple[float, float, float] | None,
         typer.Option(

@@ -97,6 +97,11 @@ def test_command(tmp_path, capsys):
     assert main(["compensate", str(tmp_path / "found.toml"), str(joints), "--out", str(out)]) == 0
     found = np.loadtxt(out, delimiter=",", skiprows=1)
     np.testing.assert_allclose(found, [compensate(model, q) for q in POSTURES], atol=1e-12)
+    load = [str(x) for x in LOAD.tolist()]
+    assert main(["compensate", str(tmp_path / "found.toml"), str(joints), "--out", str(out), "--wrench", *load]) == 0
+    loaded = np.loadtxt(out, delimiter=",", skiprows=1)
+    np.testing.assert_allclose(loaded, [compensate(model, q, wrench=LOAD) for q in POSTURES], atol=1e-12)
+    np.savetxt(out, found, "%.17g", ",", header=",".join(model.coordinates), comments="")
     back = tmp_path / "new" / "back.csv"
     assert main(["compensate", str(tmp_path / "found.toml"), str(out), "--out", str(back), "--reverse"]) == 0
     np.testing.assert_allclose(np.loadtxt(back, delimiter=",", skiprows=1), POSTURES, atol=1e-9)
