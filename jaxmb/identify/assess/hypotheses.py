@@ -19,10 +19,10 @@ from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, inverse_st
 from jaxmb.identify.estimation.least_squares import MOST_EVALUATIONS, SETTLED, host_minimum
 from jaxmb.identify.experiments.machine_errors import compliance_key, damping_key, rocking_pairs
 from jaxmb.identify.experiments.posture_test import PostureTest
-from jaxmb.identify.experiments.test import LEAST_PERCENT, Test, residual_of_test
+from jaxmb.identify.experiments.test import LEAST_PERCENT, Entry, Source, Test, residual_of_test
 from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.fit.noise import FALSE_ALARM
-from jaxmb.identify.fit.problem import Prior, test_at
+from jaxmb.identify.fit.problem import Prior, Problem, test_at
 from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
 
@@ -761,6 +761,16 @@ def single_and_common(
             single.append(({k: other}, f"{text} of {display_name(name)}"))
             common.setdefault(key, ({}, text))[0][k] = other
     return [*single, *(each for each in common.values() if len(each[0]) > 1)]
+
+
+def alternatives_to(entries: Sequence[Entry], problem: Problem) -> list[tuple[dict[int, Test], str]]:
+    """Alternatives to the tests of a problem, with their texts; see `Source.refined` and `Source.alternatives`."""
+
+    def own(source: Source, test: Test) -> Iterable[tuple[str, str, Test]]:
+        return itertools.chain(source.refined(test, problem.model), source.alternatives(test, problem.model))
+
+    each = zip(entries, problem.tests, strict=True)
+    return single_and_common((entry.name, own(entry.source, test)) for entry, test in each)
 
 
 def exchanged_postures(tests: Sequence[Test]) -> list[tuple[dict[int, Test], str]]:

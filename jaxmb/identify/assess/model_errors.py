@@ -20,10 +20,10 @@ from jaxmb.identify.assess.hypotheses import (
     FittedHypothesis,
     HypothesisSearch,
     Whitening,
+    alternatives_to,
     drops,
     fits_without_tests,
     refitted_hypotheses,
-    single_and_common,
     size_penalty,
     with_random_starts,
 )
@@ -156,13 +156,8 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
     variances, effects = scatter * estimate.stated_variances, _effects(blocks, size, std)[:, std.any(axis=0)]
     whiten = Whitening(variances, effects, corrected.problem.row_slices)
     degrees = float(np.sum(variances > 0.0) - jacobian_svd(estimate.jacobian).rank)
-    each = zip(study.fitted, corrected.problem.tests, strict=True)
-    model = corrected.problem.model
-    known = (
-        (entry.name, (*entry.source.refined(test, model), *entry.source.alternatives(test, model)))
-        for entry, test in each
-    )
-    search = HypothesisSearch(corrected, whiten, degrees, alternatives=single_and_common(known))
+    alternatives = alternatives_to(study.fitted, corrected.problem)
+    search = HypothesisSearch(corrected, whiten, degrees, alternatives=alternatives)
     unchanged = search.fitted(UNCHANGED, u)
     chi_square = unchanged.chi_square
     lower = () if estimate.run.information is not None else _lower_minimum(search, u, unchanged)
