@@ -44,7 +44,7 @@ from jaxmb.identify.plan.next_tests import NextPoses, NextTests, observability_o
 from jaxmb.identify.plan.why import remedies, why
 from jaxmb.identify.study.study import Solver, Study, known_values
 from jaxmb.io.files import plain, strict, versions
-from jaxmb.io.validation import Named, Table, listed, typed_arguments
+from jaxmb.io.validation import Named, Table, error_location, listed, typed_arguments
 
 SCHEMA = 1
 PLANNERS: dict[str, Callable[..., Planned]] = {"frf": plan_tests, "torque": plan_motion, "pose": plan_poses}
@@ -170,9 +170,8 @@ def inspect(study: Study) -> Inspection:
             study = study.linearized_about(study.free.apply(study.model, values))
         except ValueError as error:
             remarks.append(f"{NOT_LINEARIZED} the {linearized_at}: {error}")
-    jacobian, weights = _jacobian(study, values)
-    if not np.isfinite(jacobian).all():
-        raise ValueError(f"study '{study.name}': the predicted measurements at the {linearized_at} are not finite")
+    with error_location(f"study '{study.name}', {linearized_at}"):
+        jacobian, weights = _jacobian(study, values)
     prior_std = study.problem.prior_std
     known = identifiability(jacobian, weights, prior_std, study.free.needed)
     made = information_rows(jacobian, weights)
@@ -263,8 +262,17 @@ def _values(study: Study) -> tuple[np.ndarray, str]:
 
 def _jacobian(study: Study, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Derivatives of all residuals by u in units of their noise, and their variances with the known correlation of the
-    noise; columns of rounding are 0."""
+    noise; columns of rounding are 0.
+
+    Raises:
+        ValueError: a prediction is not finite, as of a machine that is unstable.
+    """
     _, jacobian, weights = map(np.array, final_state(study.problem, jnp.asarray(study.free.encode(values))))
+    if not np.isfinite(jacobian).all():
+        raise ValueError(
+            "the predicted measurements are not finite: the machine may be unstable with these values, expected others"
+            " as `initial` in [free]"
+        )
     data = jacobian[: study.problem.data_rows]
     size = np.linalg.norm(data, axis=0)
     data[:, size <= NO_EFFECT * size.max(initial=0.0)] = 0.0

@@ -30,7 +30,12 @@ from jaxmb.identify.experiments.deflections.deflection_test import (
     DeflectionTest,
     deflection_test,
 )
-from jaxmb.identify.experiments.deflections.load_cases import LoadCase, common_errors, measured_displacements
+from jaxmb.identify.experiments.deflections.load_cases import (
+    LoadCase,
+    common_errors,
+    measured_displacements,
+    predicted,
+)
 from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.fit.linear import linear_equations, linear_step, without_effect
 from jaxmb.identify.fit.problem import Problem, is_large, state_of_test
@@ -189,7 +194,8 @@ def compared(entry: DeflectionEntry, problem: Problem, u: np.ndarray, known: Ide
         dataclasses.replace(case, displacement=np.zeros(case.std.shape), std=np.ones(case.std.shape)) for case in cases
     ]
     identified = problem.free.apply(problem.model, problem.free.values(u))  # its geometry may have been free
-    test = deflection_test("", identified, whole, gravity=entry.test.gravity)
+    own = entry.test
+    test = deflection_test("", identified, whole, gravity=own.gravity, at_equilibrium=own.at_equilibrium)
     affine = test.evaluation.affine_view(problem.model, problem.free)
     displacements, slope = state_of_test(problem, test, u, affine)
     of_model = zip(displacements.reshape(-1, 6), propagated_std(slope, known).reshape(-1, 6), strict=True)
@@ -200,8 +206,8 @@ def compared(entry: DeflectionEntry, problem: Problem, u: np.ndarray, known: Ide
             std[case.measured] = np.hypot(std[case.measured], np.linalg.norm(changes, axis=1))
     points = [(case, std, p) for case, std in zip(cases, errors, strict=True) for p in range(len(case.points))]
     rows = list[DeflectionRow]()
-    for (case, std, p), predicted in zip(points, of_model, strict=True):
-        numbers = case.displacement[p], std[p], *predicted
+    for (case, std, p), (moved, moved_std) in zip(points, of_model, strict=True):
+        numbers = case.displacement[p], std[p], moved, moved_std
         mm, deg = [1e3 * x[:3] for x in numbers], [DEGREES * x[3:] for x in numbers]
         rows.append(DeflectionRow(entry.name, entry.role, case.name, case.points[p], *mm, *deg))
     return rows
@@ -348,11 +354,21 @@ def drawn_displacements(
         seed: of the errors.
     """
     draw = np.random.default_rng(seed)
+    sag = np.concatenate([_effect_of_sag(model, entry) for entry in entries])
     count = sum(len(entry.source.cases) for entry in entries)
     for first in range(0, draws, batch := max(1, AT_ONCE // count)):
         seen = [_resampled(model, entry.source, min(batch, draws - first), draw) for entry in entries]
         for again in zip(*seen, strict=True):
-            yield measured_displacements([case for cases in again for case in cases])[0]
+            yield measured_displacements([case for cases in again for case in cases])[0] + sag
+
+
+def _effect_of_sag(model: Model, entry: DeflectionEntry) -> Float[np.ndarray, "m"]:
+    """Displacements of a test from the equilibrium under the weight, less those at the posture."""
+    test, cases = entry.test, entry.source.cases
+    if not test.at_equilibrium:
+        return np.zeros(test.rows)
+    stated = [own[case.measured] for own, case in zip(predicted(model, cases), cases, strict=True)]
+    return np.asarray(test.predict(test.view(model))) - np.concatenate(stated)
 
 
 def _resampled(model: Model, source: DeflectionSource, times: int, draw: np.random.Generator) -> list[list[LoadCase]]:
@@ -497,8 +513,9 @@ def deflection_remarks(
     ]
 
 
-SAG = 1.0
-"""Change of a parameter by the sag, over its standard deviation without the sag, above which a remark states it."""
+SAG = 2.0
+"""Change of a parameter by the sag, over its standard deviation without the sag, above which a remark states it: the
+95 % interval without it does not contain the true value."""
 
 
 def errors_by_sag(estimate: Estimate, entries: Sequence[DeflectionEntry]) -> tuple[Float[np.ndarray, "d d"], list[str]]:

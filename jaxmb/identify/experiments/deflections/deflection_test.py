@@ -186,7 +186,7 @@ class DeflectionSource(Source):
         """Deflections of a machine that sags."""
         if (there := test.after_sag(model)) is not None:
             text = 'deflections from the equilibrium under the weight (linearize_at = "equilibrium")'
-            yield text, text, there
+            yield text, text, there.about(model)
 
     def _turned(self, test: Any, model: Model, field: str, matrix: np.ndarray | None) -> Any:
         """The test with displacements or wrenches times a matrix; None for the axes of the frame of each case."""
@@ -201,7 +201,8 @@ class DeflectionSource(Source):
 
     def with_cases(self, test: Any, model: Model, cases: Sequence[LoadCase]) -> Any:
         """The test with its postures, points, loads and displacements as those of other cases on a machine."""
-        return dataclasses.replace(test, **_arrays_of(model, cases))
+        there = dataclasses.replace(test, **_arrays_of(model, cases))
+        return there.about(model) if test.at_equilibrium else there
 
     def check_linear(self, model: Model) -> None:
         """Raise ValueError, naming a load case, where it does not match the machine or all postures are singular."""
@@ -453,17 +454,18 @@ class DeflectionEvaluation(Evaluation["DeflectionTest"]):
 
 
 class DeflectionEquations(LinearForm["DeflectionTest"]):
-    """Displacements as linear equations in compliances, of a machine at its equilibrium those about another machine."""
+    """Displacements as linear equations in compliances; of a machine that sags about another one."""
 
     def reciprocal(self, model: Model, free: FreeParameters) -> Float[np.ndarray, "d"] | None:
         """Displacements are linear in compliances, the reciprocals of stiffnesses and of moduli of beams. None with
         free geometry, springs between frames, loops, guides, compliance at motors (which gears transmit) or gravity
-        stiffness."""
+        stiffness, except about a machine at its equilibrium."""
         named = {name for names in free.tied for name in names}
         if not DEVIATIONS.isdisjoint(target.leaf for target in free.targets):
             return None
         springs = elastic_springs(model, named)
-        if springs or model.loops or has_guides(model) or self.test.gravity or _is_compliant_at_motor(model, named):
+        gravity = self.test.gravity and not self.test.at_equilibrium
+        if springs or model.loops or has_guides(model) or gravity or _is_compliant_at_motor(model, named):
             return None
         return np.array([LINEAR_IN.get(name.split(".")[0], np.nan) for name in free.names])
 
@@ -475,7 +477,7 @@ class DeflectionEquations(LinearForm["DeflectionTest"]):
         for term in terms:
             for entry in term:
                 fixed_compliance[entry] = 0.0
-        seen, effort = self._directions_and_loads(model)
+        seen, effort = np.asarray(self.test.at_point), np.asarray(self.test.effort)
         matrix = observation(seen, effort, terms)
         for name, (change, _) in of_beams.items():
             column = next(i for i, names in enumerate(free.tied) if name in names)
@@ -489,15 +491,6 @@ class DeflectionEquations(LinearForm["DeflectionTest"]):
             weight=np.asarray(self.test.weight),
             case=np.asarray(self.test.case),
         )
-
-    def _directions_and_loads(self, model: Model) -> tuple[Float[np.ndarray, "m e"], Float[np.ndarray, "m e"]]:
-        """Directions of the points and efforts of the loads; at the equilibrium of a machine the effort of its weight
-        changes too as it moves."""
-        test = self.test
-        if not test.at_equilibrium:
-            return np.asarray(test.at_point), np.asarray(test.effort)
-        seen, effort = map(np.asarray, _at_equilibrium(test, model))
-        return seen, effort
 
 
 @compiled
@@ -595,6 +588,18 @@ class DeflectionTest(Test[ElasticView]):
         if self.at_equilibrium or model.loops or any(model.has_play):
             return None
         return dataclasses.replace(self, gravity=True, at_equilibrium=True)
+
+    def about(self, model: Model) -> Self:
+        """The test whose linear equations are about the equilibrium of a machine: the directions of the points, and the
+        efforts of the loads, which the weight changes as the machine moves.
+
+        Raises:
+            ValueError: the machine has no stable equilibrium.
+        """
+        at_point, effort = _at_equilibrium(self, model)
+        if not (np.isfinite(at_point).all() and np.isfinite(effort).all()):
+            raise ValueError(f"machine '{model.name}' has no stable equilibrium under its weight and the loads")
+        return dataclasses.replace(self, at_point=at_point, effort=effort)
 
     def _compliance(self, model: Model, q: Float[Array, "t n"]) -> Float[Array, "*t e e"]:
         each = model.springs or model.loops or has_guides(model) or self.gravity

@@ -305,7 +305,7 @@ def read_deflection_test(part: DeflectionTestPart, label: str, context: ReadingC
         frames = case.frame, *(point for point, components in measured if components.any())
         check_moving(model, f"deflection test '{case.name}': frame", frames)
 
-    def about(machine: Model) -> Entry:
+    def linear(machine: Model) -> Entry:
         test = deflection_test(
             label, machine, cases, part.rotation_weight, part.robust, gravity, instruments, at_equilibrium
         )
@@ -313,16 +313,22 @@ def read_deflection_test(part: DeflectionTestPart, label: str, context: ReadingC
 
     if model.loops and context.file.linearize_at == "equilibrium":
         changed = (*changed, "deflections are linearized at the posture, as the machine has loops")
+
+    def about(machine: Model) -> Entry:
+        entry = linear(machine)
+        return dataclasses.replace(entry, test=entry.test.about(machine)) if at_equilibrium else entry
+
     singular = singular_postures(model, cases)
     if 0 < len(singular) < len(cases):
         more = f", and {len(singular) - 1} more" if len(singular) > 1 else ""
         changed = (*changed, f"{singular[0]}{more}: such postures determine only a combination of these joints")
     remarks = (*_assumed(part, cases, stated), *changed)
+    has_errors = instruments is not None and instruments.changes_cases
     source = DeflectionSource(
         cases=tuple(cases), instruments=instruments, rotation_weight=part.rotation_weight,
-        linearized_about=about if instruments is not None and instruments.changes_cases else None,
+        linearized_about=about if has_errors or (at_equilibrium and not mixed) else None,
     )  # fmt: skip
-    return [about(model)]
+    return [linear(model)]
 
 
 def _assumed(

@@ -6,6 +6,7 @@ import pytest
 from scipy.optimize import root
 
 import jaxmb
+from jaxmb.identify.assess.tests.deflections import drawn_displacements
 from jaxmb.identify.experiments.deflections.deflection_test import deflection_test
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase
 from jaxmb.identify.parameters.free_parameters import Bound, free_parameters
@@ -113,16 +114,21 @@ def test_identified_stiffness(tmp_path):
     assert max(errors["posture"]) > 0.01
     assert found["equilibrium"].status == "converged"
     assert not found["equilibrium"].doubts
+    rows = found["equilibrium"].metrics.tests["deflection"].deflections
+    gaps = [np.subtract(row.predicted_mm, row.measured_mm) for row in rows]
+    assert np.abs(gaps).max() < 0.05
 
 
 def test_linear_equations_about_the_machine():
     """With them, a linear study names the sag."""
-    test = deflection_test("loads", MODEL, CASES, gravity=True, at_equilibrium=True)
+    test = deflection_test("loads", MODEL, CASES, gravity=True, at_equilibrium=True).about(MODEL)
     free = free_parameters(MODEL, [Bound((f"stiffness.{name}",), 1e2, 1e6) for name in "ab"])
     equations = test.linear.equations(MODEL, free)
     expected = test.predict(test.view(MODEL))
     np.testing.assert_allclose(equations.matrix @ (1.0 / STIFFNESS), expected, rtol=1e-3, atol=1e-7)
-    assert test.linear.reciprocal(MODEL, free) is None
+    soft = jaxmb.set_parameters(MODEL, {"stiffness.a": 10.0})
+    with pytest.raises(ValueError, match="no stable equilibrium"):
+        test.about(soft)
 
 
 def test_a_sag_that_is_not_modelled_is_named(tmp_path):
@@ -161,3 +167,25 @@ def test_machines_with_loops_stay_at_the_posture(tmp_path):
     study = study_of(tmp_path, *tests, free=FREE, machine=machine, linearize_at="equilibrium")
     assert not study.tests[0].at_equilibrium
     assert any("loops" in remark for remark in study.entries[0].remarks)
+
+
+def test_an_unstable_start_is_refused_where_no_fit_leaves_it(tmp_path):
+    free = {"stiffness.*": {"lower": 1.0, "upper": 1e2}}
+    study = study_of(tmp_path, measured(tmp_path), free=free, linearize_at="equilibrium")
+    with pytest.raises(ValueError, match=r"study 'arm', initial values: .* the machine may be unstable"):
+        jaxmb.inspect(study)
+
+
+def test_robust_fits_and_draws_of_instruments(tmp_path):
+    """As in other linear studies; the draws are about the displacements of the machine that sags."""
+    instruments = {"tracker_mm": 0.01, "balance_kg": 0.01, "draws": 4}
+    test = measured(tmp_path) | {"instruments": instruments}
+    del test["std_mm"]
+    study = study_of(tmp_path, test, free=FREE, linearize_at="equilibrium", tolerances="exact")
+    result = jaxmb.identify(study)
+    metrics = result.metrics.tests["deflection"]
+    assert [row.parameter for row in metrics.table2] == ["stiffness.a", "stiffness.b"]
+    drawn = next(drawn_displacements(result.model, study.fitted, 1, 0))
+    np.testing.assert_allclose(drawn, DISPLACEMENTS.ravel(), atol=3e-4)
+    robust = study_of(tmp_path, measured(tmp_path) | {"robust": True}, free=FREE, linearize_at="equilibrium")
+    assert jaxmb.identify(robust).status == "converged"
