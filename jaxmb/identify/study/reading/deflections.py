@@ -316,7 +316,12 @@ def read_deflection_test(part: DeflectionTestPart, label: str, context: ReadingC
 
     def about(machine: Model) -> Entry:
         entry = linear(machine)
-        return dataclasses.replace(entry, test=entry.test.about(machine)) if at_equilibrium else entry
+        if not at_equilibrium:
+            return entry
+        test = entry.test.about(machine)
+        if not np.isfinite(test.effort).all():
+            raise ValueError(f"machine '{machine.name}' has no stable equilibrium under its weight and the loads")
+        return dataclasses.replace(entry, test=test)
 
     singular = singular_postures(model, cases)
     if 0 < len(singular) < len(cases):
