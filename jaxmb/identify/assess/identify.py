@@ -387,8 +387,10 @@ def _held_out_doubts(estimate: Estimate) -> list[str]:
     """A sentence on each held-out test with known noise whose prediction is off by more than noise, parameters and
     tolerances explain, to first order."""
     study, tolerances, doubts = estimate.study, estimate.study.tolerances, list[str]()
-    std = np.where(np.isfinite(estimate.std), estimate.std, WIDE)
-    values, vectors = np.linalg.eigh(correlation(estimate.identifiability.covariance))
+    is_known = np.isfinite(estimate.std)
+    std = np.where(is_known, estimate.std, WIDE)
+    related = np.where(np.outer(is_known, is_known), correlation(estimate.identifiability.covariance), np.eye(std.size))
+    values, vectors = np.linalg.eigh(related)
     by_parameters = std[:, None] * vectors * np.sqrt(np.maximum(values, 0.0))
     for entry in study.checks:
         if entry.name in estimate.goodness.missed or entry.source.noise_estimated or not entry.test.noise.is_known:
