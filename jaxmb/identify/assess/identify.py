@@ -373,7 +373,7 @@ def _doubts(estimate: Estimate, diagnosis: Diagnosis, metrics: Metrics, machine:
         *diagnosis.doubts,
         *(exceeded_remarks(goodness.budget, estimate.study) if is_judged else []),
         *(f"{display_name(name)}, held out: {text}" for name, text in goodness.held_out_errors.items()),
-        *_held_out_doubts(estimate),
+        *_prediction_doubts(estimate),
         *machine_remarks(machine),
     )
     return doubts if estimate.has_std else tuple(text.replace(INFLATED, "") for text in doubts)
@@ -383,7 +383,7 @@ WIDE = 10.0
 """Standard deviation of u in place of an unknown one: everything that the parameter explains is possible."""
 
 
-def _held_out_doubts(estimate: Estimate) -> list[str]:
+def _prediction_doubts(estimate: Estimate) -> list[str]:
     """A sentence on each held-out test with known noise whose prediction is off by more than noise, parameters and
     tolerances explain, to first order."""
     study, tolerances, doubts = estimate.study, estimate.study.tolerances, list[str]()
