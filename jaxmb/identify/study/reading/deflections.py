@@ -279,7 +279,8 @@ def read_deflection_test(part: DeflectionTestPart, label: str, context: ReadingC
     truth, stated, instruments = None, None, part.instruments
     stated_std = (1e-3 * part.std_mm, DEGREE * part.std_deg)
     std = np.repeat(stated_std if instruments is None else (instruments.translation_std, instruments.rotation_std), 3)
-    # With tests of other kinds the fit is a search with gravity in all tests; alone, displacements remain linear.
+    # With tests of other kinds the fit is a search with gravity in all tests; alone, displacements remain linear in
+    # compliances, at the equilibrium about the fitted machine.
     at_equilibrium = context.file.linearize_at == "equilibrium" and not model.loops
     mixed = not all(other.static for other in context.file.test)
     gravity = at_equilibrium or (mixed and not model.virtual_springs)
