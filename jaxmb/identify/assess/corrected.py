@@ -64,6 +64,9 @@ class CorrectedResidual:
     """Sizes of the errors from which those of arguments are counted, SI."""
     known: Float[np.ndarray, "m"] | float = 0.0
     """Residual that is subtracted: the effect of the sizes in `origin` to first order."""
+    further: Float[np.ndarray, "m e"] | None = None
+    """Change of the residual by errors, SI, beside that of the views, to first order: of tests without a `Description`,
+    such as torques."""
 
     @classmethod
     def of(cls, study: Study, identified: Model) -> "CorrectedResidual":
@@ -82,6 +85,33 @@ class CorrectedResidual:
         own = ((np.array([number[error.key] for error, _ in each], dtype=int), _stacked(each)) for each in of_tests)
         return cls(problem, all_elastic(model), tuple(errors.values()), _stacked(of_machine), tuple(own))
 
+    def with_effects(
+        self, errors: Sequence[StatedError], effects: Float[np.ndarray, "m e"], u: Float[np.ndarray, "d"]
+    ) -> "CorrectedResidual":
+        """The residual with the effect of errors on tests without a `Description`, such as torques.
+
+        Args:
+            errors: of machine and tests.
+            effects: change of the residual by each of them, SI, to first order.
+            u: where it is linear.
+        """
+        problem = self.problem
+        if all(test.description is not None for test in problem.tests):
+            return self
+        every = {error.key: error for error in (*self.errors, *errors)}
+        whole = dataclasses.replace(self, errors=tuple(every.values()))
+        index = [list(every).index(error.key) for error in errors]
+        _, jacobian = whole.state(u, np.zeros(len(every)), u.size + np.array(index, int))
+        further = np.zeros((problem.data_rows, len(every)))
+        for test, rows in zip(problem.tests, problem.row_slices, strict=True):
+            if test.description is None:
+                further[rows, index] = effects[rows] - jacobian[rows]
+        return dataclasses.replace(whole, further=further)
+
+    def on_lines(self, problem: Problem, kept: Int[np.ndarray, "r"]) -> "CorrectedResidual":
+        """The residual of tests with some of their frequency lines, by their rows."""
+        return dataclasses.replace(self, problem=problem, further=None if self.further is None else self.further[kept])
+
     def about(
         self, joint: "JointFit", errors: Sequence[StatedError], tolerances: Tolerances | None
     ) -> "CorrectedResidual":
@@ -90,6 +120,12 @@ class CorrectedResidual:
         sizes = {error.key: size * error.std(tolerances) for error, size in zip(errors, joint.sizes, strict=True)}
         origin = np.array([sizes.get(error.key, 0.0) for error in self.errors])
         return dataclasses.replace(self, origin=origin, known=joint.fitted - joint.residual)
+
+    @property
+    def described(self) -> list[StatedError]:
+        """Errors of the machine and of tests with a `Description`."""
+        index = np.concatenate([np.arange(self.of_machine), *(index for index, _ in self.own)]).astype(int)
+        return [self.errors[k] for k in dict.fromkeys(index.tolist())]
 
     @property
     def of_machine(self) -> int:
@@ -106,6 +142,8 @@ class CorrectedResidual:
         counts[:, : self.of_machine] = True
         for own, test, (index, _) in zip(counts, self.problem.tests, self.own, strict=True):
             own[index] |= test.name not in study.exact_tests
+        if self.further is not None:
+            counts |= [self.further[rows].any(axis=0) for rows in self.problem.row_slices]
         return counts * np.array([error.std(study.tolerances) for error in self.errors])
 
     def state(
@@ -145,6 +183,10 @@ class CorrectedResidual:
             for (part, *_), (_, slopes) in zip(batches, found, strict=True):
                 jacobian[:, part] = np.asarray(slopes)[: part.size].T
             residual = finite(np.asarray(found[0][0]), NOT_FINITE)
+            if self.further is not None and (own := self.further[rows]).any():
+                slopes = np.pad(own, ((0, 0), (size, 0)))[:, columns]
+                slopes[:, asked] += jacobian
+                residual, asked, jacobian = residual + own @ (x + self.origin), np.arange(columns.size), slopes
             yield ResidualBlock(rows, asked, residual - known[rows], finite(jacobian))
         rows, by_u = slice(problem.data_rows, len(known)), np.flatnonzero(columns < size)
         of_prior = np.zeros((0, size)) if problem.prior is None else np.asarray(problem.prior.rows)
@@ -187,7 +229,10 @@ class CorrectedResidual:
             *(at(jax.device_put(points[:, self._index(k)]), moving) for k, at in enumerate(self._at)),
             jax.vmap(self.problem.prior_residual)(jax.device_put(u)),
         ]
-        return finite(np.concatenate(parts, axis=1), NOT_FINITE) - self.known
+        found = finite(np.concatenate(parts, axis=1), NOT_FINITE) - self.known
+        if self.further is not None:
+            found[:, : len(self.further)] += (x + self.origin) @ self.further.T
+        return found
 
     @functools.cached_property
     def _springs(self) -> Int[np.ndarray, "e"]:
@@ -367,9 +412,9 @@ def joint_fit(
     """Most likely free parameters and errors of machine and tests, these with their tolerances as a prior.
 
     Responses near resonances and antiresonances are linear in such errors only next to their true sizes, where this
-    fit leads. A second start is the fit with Cauchy's loss: responses whose phase an error reverses would keep it in a
-    local minimum. With many frequency lines both begin on some, and the better one ends on all. None where an error is
-    one of a test without derivatives, or a test is as described.
+    fit leads. A second start is the fit of responses instead of their logarithms, with Cauchy's loss: responses whose
+    phase an error reverses would keep it in a local minimum. With many frequency lines both begin on some, and the
+    better one ends on all. None where a test is as described, or an error is no error of the residual.
 
     Args:
         corrected: the residual.
@@ -403,10 +448,12 @@ def joint_fit(
         if is_robust:
             of_prior, slopes = robust(of_prior, slopes)
         parts = [np.column_stack([slopes, of_prior])]
-        for block in of.blocks(*point(y), tests):
+        for test, block in itertools.zip_longest(of.problem.tests, of.blocks(*point(y), tests)):
             own = weights[block.rows]
             residual, jacobian = block.residual * own, block.jacobian * units[block.columns] * own[:, None]
             if is_robust:
+                described = None if test is None else test.description
+                residual, jacobian = described.additive(residual, jacobian, own) if described else (residual, jacobian)
                 residual, jacobian = robust(residual, jacobian)
             factor = triangular_factor([np.column_stack([jacobian, residual])])
             rows = np.zeros((len(factor), columns.size + 1))
@@ -418,7 +465,7 @@ def joint_fit(
     most = max(FEW_ROWS, ROWS_PER_UNKNOWN * columns.size) if not tests else corrected.problem.data_rows
     problem, kept = on_some_lines(corrected.problem, most)
     is_whole = kept.size == corrected.problem.data_rows
-    few = corrected if is_whole else dataclasses.replace(corrected, problem=problem)
+    few = corrected if is_whole else corrected.on_lines(problem, kept)
     weights = scale[np.append(kept, np.arange(corrected.problem.data_rows, scale.size))]
     every, some = (functools.partial(state, of=of, weights=own) for of, own in ((corrected, scale), (few, weights)))
     least, most = np.array([error.bounds for error in errors]).T / std

@@ -564,6 +564,7 @@ def _searches_in_single_tests(search: HypothesisSearch, u: np.ndarray) -> list[t
             problem=dataclasses.replace(problem, tests=(test,), views=(view,), prior=prior),
             own=(own,),
             known=np.pad(known[rows], (0, u.size)),
+            further=None if corrected.further is None else corrected.further[rows],
         )
         effects = np.pad(whiten.effects[rows], ((0, u.size), (0, 0)))
         variances = np.append(whiten.variances[rows], np.ones(u.size))

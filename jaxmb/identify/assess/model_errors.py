@@ -140,6 +140,10 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
     if not (is_doubtful or contradiction or of_noise[: study.problem.data_rows].any()):
         return Explanations()
     corrected = CorrectedResidual.of(study, estimate.model)
+    if (stated := estimate.goodness.budget) is not None:
+        effects = stated.columns[kept[kept < problem.data_rows]]
+        effects = effects / [error.std(study.tolerances) for error in stated.errors]
+        corrected = corrected.with_effects(stated.errors, effects, u)
     significant, is_doubtful = float(chdtri(1, FALSE_ALARM / len(corrected.errors))), is_doubtful or contradiction > 0.0
     if not is_doubtful and float(estimate.residual @ estimate.residual) < significant:
         return Explanations()  # data without noise
@@ -162,7 +166,7 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
     chi_square = unchanged.chi_square
     lower = () if estimate.run.information is not None else _lower_minimum(search, u, unchanged)
     is_normal = chi_square <= float(chdtri(degrees, ERROR_RATE))
-    exceeds = any(error.key in goodness.beyond_tolerance for error in corrected.errors)  # not those of torque tests
+    exceeds = any(error.key in goodness.beyond_tolerance for error in corrected.described)
     if is_normal and not exceeds and (contradiction or is_lowered):
         hidden = contradiction or significant  # a part of a sum of squares that is normal as a whole
         search = dataclasses.replace(

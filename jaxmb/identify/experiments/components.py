@@ -233,6 +233,13 @@ class Description(Component[T]):
     def residual(self, model: Model, errors: Any) -> Float[Array, "m"]:
         """The residual with the description corrected."""
 
+    def additive(
+        self, residual: Float[np.ndarray, "m"], jacobian: Float[np.ndarray, "m d"], factor: Float[np.ndarray, "m"]
+    ) -> tuple[Float[np.ndarray, "m"], Float[np.ndarray, "m d"]]:
+        """Residual and Jacobian as of a difference of predicted and measured values; both are multiplied by a factor
+        for each row. This default: they are."""
+        return residual, jacobian
+
     def alternatives(self, model: Model) -> Iterator[tuple[str, str, T]]:
         """Errors that are no number, such as exchanged channels: key common to all tests, text that names the test, and
         the test without that error."""

@@ -320,6 +320,19 @@ class FrfDescription(PostureDescription["FrfTest"]):
             for k, point in enumerate(dof_names(points))
         }
 
+    def additive(
+        self, residual: Float[np.ndarray, "m"], jacobian: Float[np.ndarray, "m d"], factor: Float[np.ndarray, "m"]
+    ) -> tuple[Float[np.ndarray, "m"], Float[np.ndarray, "m d"]]:
+        """Residual and Jacobian with Hs / H - 1 in place of log(Hs / H), of which the phase jumps where Hs passes
+        zero."""
+        scale = np.tile((np.sqrt(np.asarray(self.test.weight)) / np.asarray(self.test.noise_std)).ravel(), 2) * factor
+        both = np.column_stack([residual, jacobian]) / np.where(scale > 0.0, scale, np.inf)[:, None]
+        log = both[: len(both) // 2] + 1j * both[len(both) // 2 :]
+        ratio = np.exp(np.minimum(log[:, 0].real, MOST_LOG) + 1j * log[:, 0].imag)
+        found = np.column_stack([ratio - 1.0, ratio[:, None] * log[:, 1:]])
+        found = np.concatenate([found.real, found.imag]) * scale[:, None]
+        return found[:, 0], found[:, 1:]
+
     def alternatives(self, model: Model) -> Iterator[tuple[str, str, "FrfTest"]]:
         """Reversed and exchanged channels, other kinds of FRFs, their reciprocal, a reversed sign of the phase, degrees
         for radians."""
@@ -352,6 +365,8 @@ class FrfDescription(PostureDescription["FrfTest"]):
         yield from posture_alternatives(test, model)
 
 
+MOST_LOG = 7.0
+"""Largest log of a ratio of FRFs in a residual on a linear scale."""
 LEAST_COMPARED = 0.9
 """Least share of the used values that remain used after an exchange of channels. Exchanges that leave fewer are not
 compared: values that are not used have no residual, which would let a wrong exchange seem right."""
@@ -423,6 +438,9 @@ class FrfTest(PostureTest):
     """Sensor at all outputs."""
     robust: bool = eqx.field(static=True, default=False)
     """Whether outlier lines are excluded."""
+    has_leak_ratio: bool = eqx.field(static=True, default=False)
+    """Whether leakage has a stated ratio for all lines; otherwise it is that of directions within their tolerance, the
+    errors of which are columns of their own."""
     symmetrized: bool = eqx.field(static=True, default=False)
     """Whether each FRF represents a reciprocal pair, so that it contains the channels of both."""
     channels: Channels | None = None

@@ -135,7 +135,7 @@ class FrfNoise(Noise["FrfTest"]):
     @property
     def follows_fit(self) -> bool:
         """Whether the noise depends on the fitted machine, so that `at_fit` returns a different test."""
-        return bool(np.any(np.asarray(self.test.additive_std))) or self.between_responses
+        return bool(np.any(np.asarray(self.test.additive_std)) or np.any(np.asarray(self.test.leak)))
 
     def at_fit(self, view: VibrationView) -> "FrfTest":
         """The test with additive noise evaluated at the FRFs of the fitted machine.
@@ -227,8 +227,8 @@ class FrfNoise(Noise["FrfTest"]):
 
     @property
     def between_responses(self) -> bool:
-        """Whether a response leaks into others at one ratio for all lines."""
-        return bool(np.any(np.asarray(self.test.leak)))
+        """Whether a response leaks into others at one stated ratio for all lines."""
+        return self.test.has_leak_ratio and bool(np.any(np.asarray(self.test.leak)))
 
     def variance_factor(self, basis: Float[np.ndarray, "m r"], stated_variances: np.ndarray) -> float:
         """Factor by which an exponential window or leakage increases the variance of the errors projected onto some

@@ -108,6 +108,7 @@ def read_frf_test(part: FrfTestPart, label: str, context: ReadingContext) -> lis
         noise_is_known=part.noise_log_std != "estimate",
         sensor=sensor_of(part),
         robust=part.robust,
+        has_leak_ratio=part.cross_axis is not None,
         symmetrized=part.symmetrize is not None,
     )
     is_assumed = part.file is not None and not {"noise_log_std", "weights"} & part.model_fields_set

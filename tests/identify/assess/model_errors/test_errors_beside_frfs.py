@@ -7,6 +7,8 @@ import pytest
 import tomli_w
 
 import jaxmb
+from jaxmb.identify.assess.budget import DescribedTests, error_columns
+from jaxmb.identify.assess.corrected import CorrectedResidual
 from tests.identify import arm
 from tests.identify.assess.model_errors.test_torque_errors import BODIES, DAMPING, FRICTION, TOOL, motion, torques
 
@@ -108,10 +110,18 @@ def geared():
 )
 def test_an_error_of_one_of_several_torque_tests_beside_frfs_is_named(tmp_path, wrong, named):
     """FRFs know the stiffness of the gears and the masses; the other torque tests are not blamed."""
+    judged(jaxmb.identify(of_gears(tmp_path, wrong, FORE)), named)
+
+
+FORE = {"mass.fore": {"lower": 4.0, "upper": 20.0}, "first_moment.fore.x": {"lower": 0.5, "upper": 5.0}}
+
+
+def of_gears(folder, wrong, free):
+    """Study of two FRF tests and three torque tests, of which one is wrong."""
     model, rng = jaxmb.build_model(jaxmb.Machine.model_validate(geared())), np.random.default_rng(11)
     lines, points = np.arange(1.0, 60.0, 0.5), [["tool", "x"], ["tool", "z"]]
     tests = [
-        responses(tmp_path, model, name, {"q1": 0.2, "q2": b}, lines, points) for name, b in (("h", 0.5), ("g", 1.4))
+        responses(folder, model, name, {"q1": 0.2, "q2": b}, lines, points) for name, b in (("h", 0.5), ("g", 1.4))
     ]
     time = np.arange(1200) / 200.0
     for name, pace in zip("abc", (1.0, 0.8, 1.15), strict=True):
@@ -120,13 +130,39 @@ def test_an_error_of_one_of_several_torque_tests_beside_frfs_is_named(tmp_path, 
         tau = torques(q, pace * v, pace**2 * a, (0.0, -9.81), 0.0) + rotors + rng.normal(scale=(1.5, 0.8), size=q.shape)
         q, tau = wrong(time, q, tau) if name == "b" else (q, tau)
         head = "time_s,q1,q2,q1.torque,q2.torque"
-        np.savetxt(tmp_path / f"{name}.csv", np.column_stack([time, q, tau]), delimiter=",", header=head, comments="")
+        np.savetxt(folder / f"{name}.csv", np.column_stack([time, q, tau]), delimiter=",", header=head, comments="")
         tests.append({"kind": "torque", "name": name, "file": f"{name}.csv", "least_speed": 0.1})
-    (tmp_path / "arm.toml").write_text(tomli_w.dumps(geared()))
-    free = {
+    (folder / "arm.toml").write_text(tomli_w.dumps(geared()))
+    free |= {
         "stiffness.*": {"lower": 1e4, "upper": 1e6}, "damping.q[12]": {"lower": 1.0, "upper": 1e3},
         "damping.*_motor": {"lower": 0.0, "upper": 0.1, "scale": "linear"}, "friction.*": {"lower": 0.0, "upper": 10.0},
-        "mass.fore": {"lower": 4.0, "upper": 20.0}, "first_moment.fore.x": {"lower": 0.5, "upper": 5.0},
     }  # fmt: skip
     study = {"machine": "arm.toml", "test": tests, "free": free}
-    judged(jaxmb.identify(jaxmb.make_study(study, "arm", tmp_path)), named)
+    return jaxmb.make_study(study, "arm", folder)
+
+
+def test_errors_have_their_effect_on_torques_beside_frfs(tmp_path):
+    """Torques have no derivatives by a tilt of the base, or by errors of their own; to first order, a joint fit has
+    their effect all the same."""
+    made = of_gears(tmp_path, lambda time, *data: data, {})
+    u = np.asarray(made.free.encode(made.start.values))
+    machine = made.free.apply(made.model, made.start.values)
+    described = DescribedTests(made.fitted, machine, made.free, made.tolerances)
+    errors = [error for error in described.errors if error.std(made.tolerances) > 0.0]
+    std = np.array([error.std(made.tolerances) for error in errors])
+    plain = CorrectedResidual.of(made, machine)
+    corrected = plain.with_effects(errors, error_columns(described, errors) / std, u)
+    keys, rows = [error.key for error in corrected.errors], slice(made.problem.row_slices[2].start, None)
+    assert {"tilt about Y", "torque constant of q1"} <= set(keys)
+    assert "torque constant of q1" not in {error.key for error in plain.errors}
+    for error, size in zip(errors, 0.1 * std, strict=True):
+        x = np.zeros(len(keys))
+        x[keys.index(error.key)] = size
+        change = described.residual({error.key: size})[rows] - described.as_described[rows]
+        points = (corrected.residuals(u[None], each[None])[0][rows] for each in (x, 0.0 * x))
+        found = np.subtract(*points)
+        close = 0.15 if "delay" in error.key else 1e-3  # a delay interpolates between samples, on either side
+        assert np.linalg.norm(found - change) <= close * np.linalg.norm(change) + 1e-5 * np.sqrt(change.size)
+        residual, jacobian = corrected.state(u, x, u.size + np.array([keys.index(error.key)]))
+        np.testing.assert_allclose(residual[rows], corrected.residuals(u[None], x[None])[0][rows], atol=1e-9)
+        assert np.linalg.norm(jacobian[rows, 0] * size - found) <= 1e-6 + 5e-3 * np.linalg.norm(found)  # exp(mass)

@@ -239,3 +239,44 @@ def test_stated_noise_of_hann_windows_has_fewer_independent_lines(tmp_path):
         study = study_of(tmp_path, {"kind": "frf", "name": "a"} | own | points, tolerances="exact")
         std.append(estimate_at(study, np.log([TRUTH[name] for name in study.free.names])).std)
     np.testing.assert_allclose((std[1] / std[0]) ** 2, 1.94, rtol=0.15)
+
+
+def test_leaks_of_directions_within_their_tolerance_have_no_common_ratio(tmp_path):
+    """The errors of directions have columns of their own, so that the noise does not contain them a second time; a
+    stated ratio has no other place."""
+    test = {"posture": {"a": 0.2, "b": 0.5}, "noise_log_std": 0.01}
+    write_frf(tmp_path / "m.npz", FrfSet(LINES, smooth_frf(), "accelerance", POINTS, POINTS))
+    points = [["tool", "x"], ["tool", "z"]]
+    for own, has_ratio in (({"cross_axis": 0.03}, True), ({}, False)):
+        part = {"kind": "frf", "file": "m.npz", "outputs": points, "inputs": points} | test | own
+        (read,) = study_of(tmp_path, part).tests
+        assert np.asarray(read.leak).any()
+        basis = np.asarray(read.leak / read.measured / read.noise_std)
+        basis = np.concatenate([basis.real, basis.imag]).reshape(-1, 1)
+        factor = read.noise.variance_factor(basis, np.asarray(read.stated_variances()))
+        assert (factor > 10.0) is has_ratio
+        assert read.noise.between_responses is has_ratio
+
+
+def smooth_frf():
+    """Responses of two directions, of which one is small across the other."""
+    s = 2j * np.pi * LINES[:, None, None]
+    return s**2 / (s**2 + 8.0 * s + (60.0**2)) * np.array([[1.0, 0.02], [0.02, 0.5]])
+
+
+def test_the_additive_residual_is_that_of_responses(made):
+    """Against the measured and predicted responses, and its derivative against a difference."""
+    test, _, predicted = with_noise_of(made, 0.0, 0.3)
+    factor = np.random.default_rng(5).uniform(0.5, 2.0, test.rows)
+    rate = np.random.default_rng(6).normal(size=predicted.shape) + 0.5j
+
+    def residual(at):
+        return factor * np.asarray(test.residual_of(predicted * np.exp(rate * at)))
+
+    jacobian = (residual(1e-6) - residual(-1e-6))[:, None] / 2e-6
+    found, slope = test.description.additive(residual(0.0), jacobian, factor)
+    scale = (np.sqrt(np.asarray(test.weight)) / np.asarray(test.noise_std)).ravel()
+    error = (predicted / np.asarray(test.measured) - 1.0).ravel() * scale
+    np.testing.assert_allclose(found, np.concatenate([error.real, error.imag]) * factor, atol=1e-9)
+    change = (predicted * rate / np.asarray(test.measured)).ravel() * scale
+    np.testing.assert_allclose(slope[:, 0], np.concatenate([change.real, change.imag]) * factor, atol=1e-4)
