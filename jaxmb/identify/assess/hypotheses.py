@@ -720,16 +720,19 @@ def _fit_without_channel(search: HypothesisSearch, u: np.ndarray) -> tuple[np.nd
 def _likely_alternatives(
     search: HypothesisSearch, points: Sequence[np.ndarray]
 ) -> list[tuple[Hypothesis, np.ndarray, float]]:
-    """The most likely alternatives to tests, the point at which each has the smallest residual, and the part of the sum
-    of squares at the first point that remains."""
+    """The most likely alternatives to tests, the point at which each has the smallest residual beside the free
+    parameters, and the part of the sum of squares at the first point that remains."""
     problem, tried, plain = search.corrected.problem, list[tuple[float, int, int]](), 0.0
     some = [*search.alternatives, *exchanged_postures(problem.tests)]
     for p, u in enumerate(points if some else ()):
         model = problem.free.apply(problem.model, problem.free.values(u))
         views = [test.view(model) for test in problem.tests]
         each = list(map(residual_of_test, problem.tests, views))
+        scale = search.whiten.scale[: problem.data_rows]
+        _, jacobian = search.corrected.state(u, np.zeros(len(search.corrected.errors)), np.arange(search.size))
+        svd = scaled_svd(jacobian[: problem.data_rows] * scale[:, None], RANK_TOLERANCE)
         if not p:
-            plain = float(np.sum((np.concatenate(each) * search.whiten.scale[: problem.data_rows]) ** 2))
+            plain = float(np.sum(svd.beside(np.concatenate(each) * scale) ** 2))
         for number, (tests, _) in enumerate(some):
             parts = list(each)
             for k, test in tests.items():
@@ -739,8 +742,8 @@ def _likely_alternatives(
                     and test.q is own.q and test.view_arguments[1:] == own.view_arguments[1:]
                 )  # fmt: skip
                 parts[k] = residual_of_test(test, views[k] if is_there else test.view(model))
-            whole = np.concatenate(parts) * search.whiten.scale[: problem.data_rows]
-            tried.append((float(np.sum(np.nan_to_num(whole, nan=1e6) ** 2)), number, p))
+            whole = svd.beside(np.nan_to_num(np.concatenate(parts) * scale, nan=1e6))
+            tried.append((float(whole @ whole), number, p))
     best = dict[int, tuple[int, float]]()
     for square, number, p in sorted(tried):
         best.setdefault(number, (p, square / max(plain, 1e-300)))

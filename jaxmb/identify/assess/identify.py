@@ -37,6 +37,7 @@ from jaxmb.identify.assess.linear_estimate import (
 from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.assess.model_errors import (
     Explanations,
+    explain_all,
     is_of_tests,
     model_errors,
     model_errors_text,
@@ -588,6 +589,7 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
         doubts=(
             *run.doubts,
             *bounded,
+            *(() if explain_all(hypotheses) else systematic),
             *([] if goodness.not_reproduced else (*ambiguous, *unmatched_remarks(estimate))),
             *unconverged_laws(laws),
         ),
@@ -597,7 +599,6 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
             *([NOT_PROPAGATED] if is_stated and is_costly and not goodness.not_reproduced else []),
             *([IN_TWO_STEPS] if is_stated and run.information is not None and not is_exact else []),
             *(bound_remarks(estimate, fit.initial_u) if fit.initial_u is not None else ()),
-            *systematic,
         ),
         causes=[cause] if cause else [],
         hypothesis=model_errors_text(hypotheses, {entry.kind for entry in estimate.study.fitted}),

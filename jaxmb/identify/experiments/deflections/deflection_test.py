@@ -69,7 +69,7 @@ from jaxmb.mechanics.compliance import (
     stable_inverse,
     weight_deflection,
 )
-from jaxmb.mechanics.dynamics import gravity_energy
+from jaxmb.mechanics.dynamics import elastic_effort, gravity_effort, gravity_energy
 from jaxmb.mechanics.kinematics import frame_index, frame_pose, frame_poses, whole
 from jaxmb.mechanics.loops import independent_joints, loop_closure
 
@@ -448,7 +448,9 @@ class DeflectionEvaluation(Evaluation["DeflectionTest"]):
 
     def affine_view(self, model: Model, free: FreeParameters) -> AffineStiffness | None:
         """The view of a machine with loops in few degrees of freedom; None where that is not possible (see
-        `affine_stiffness`)."""
+        `affine_stiffness`), as at the equilibrium."""
+        if self.test.at_equilibrium:
+            return None
         rows = (np.asarray(self.test.at_point), np.asarray(self.test.effort), np.asarray(self.test.case))
         return affine_stiffness(model, free, np.asarray(self.test.q), rows, self.test.gravity)
 
@@ -533,6 +535,20 @@ class LoadErrors(Description["DeflectionTest"]):
         return test.scaled(test.predict(test.view_at(model, q, loads)))
 
 
+SAG_STEPS = 3
+"""Newton steps to the equilibrium of a closed chain."""
+
+
+def _pull(model: Model, x: Float[Array, "n"], held: Float[Array, "n"]) -> Float[Array, "n"]:
+    """Effort of springs and weight of a machine that its drives hold elsewhere."""
+    return elastic_effort(model, x, jnp.zeros_like(x), held) + gravity_effort(model, x)
+
+
+def has_equilibria(model: Model) -> bool:
+    """Whether deflections from the equilibrium under the weight are supported: not in loops of flexible links."""
+    return not (model.loops and (model.beams or model.virtual_springs))
+
+
 class DeflectionTest(Test[ElasticView]):
     """Displacements under loads, row by row: displacement = J_p C J_l^T w, linear in the compliance C.
 
@@ -584,14 +600,17 @@ class DeflectionTest(Test[ElasticView]):
 
     def after_sag(self, model: Model) -> Self | None:
         """The test of a machine that has deflected under its weight before the load acts; None where it is one, and
-        where that is not supported: for loops and play."""
-        if self.at_equilibrium or model.loops or any(model.has_play):
+        where that is not supported: for play, and for loops of flexible links."""
+        if self.at_equilibrium or not has_equilibria(model) or any(model.has_play):
             return None
         return dataclasses.replace(self, gravity=True, at_equilibrium=True)
 
     def about(self, model: Model) -> Self:
         """The test whose linear equations are about the equilibrium of a machine: the directions of the points, and the
-        efforts of the loads, which the weight changes as the machine moves; NaN without an equilibrium."""
+        efforts of the loads, which the weight changes as the machine moves; NaN without an equilibrium. Unchanged for
+        machines with loops, which have no linear equations."""
+        if model.loops:
+            return self
         at_point, effort = _at_equilibrium(self, model)
         return dataclasses.replace(self, at_point=at_point, effort=effort)
 
@@ -603,21 +622,45 @@ class DeflectionTest(Test[ElasticView]):
         """The view at other postures and loads, with the geometry of the machine.
 
         At the equilibrium, the load acts on the machine as it is deflected by weight and load, and points move along
-        their directions in the middle between the equilibria without and with the load.
+        their directions in the middle between the equilibria without and with the load. With loops, the equations are
+        those of the posture there.
         """
-        compliance = self._compliance(model, q)
-        unloaded = jax.vmap(weight_deflection, (None, 0))(model, q) if self.at_equilibrium else None
 
-        def effort(e: Array | None) -> Array:
+        def effort(q: Array, e: Array | None = None) -> Array:
             of_loaded = jax.vmap(elastic_jacobian, (None, 0, 0, None if e is None else 0))
             return jnp.einsum("txe,tx->te", of_loaded(model, q, self.frames[self.loaded], e), wrench)
 
-        load, middle = effort(unloaded), None
+        sags = self.at_equilibrium and not model.loops
+        if self.at_equilibrium and model.loops:
+            q, compliance = self._in_the_middle(model, q, effort)
+        else:
+            compliance = self._compliance(model, q)
+        unloaded = jax.vmap(weight_deflection, (None, 0))(model, q) if sags else None
+        load, middle = effort(q, unloaded), None
         if unloaded is not None:
             moved = jnp.einsum("tef,tf->te", compliance, load)
-            load, middle = effort(unloaded + moved), unloaded + 0.5 * moved
+            load, middle = effort(q, unloaded + moved), unloaded + 0.5 * moved
         jacobians = elastic_jacobians(model, q, self.frames, middle)
         return ElasticView(compliance, jacobians[self.case, self.point, self.axis], load[self.case])
+
+    def _in_the_middle(
+        self, model: Model, held: Float[Array, "t n"], effort: Callable[[Array], Array]
+    ) -> tuple[Float[Array, "t n"], Float[Array, "t e e"]]:
+        """Postures of a machine with loops in the middle between the equilibria without and with the load, and the
+        compliance there, by Newton steps of the deflections by the weight and by the load."""
+        close, pull = (jax.vmap(functools.partial(each, model)) for each in (loop_closure, _pull))
+
+        def step(state: tuple[Array, Array, Array, Array], _: None) -> tuple[tuple[Array, Array, Array, Array], None]:
+            by_weight, by_load, *_ = state
+            middle = close(held + by_weight + 0.5 * by_load)
+            compliance = self._compliance(model, middle)
+            efforts = pull(held + by_weight, held), effort(middle)
+            of_pull, by_load = (jnp.einsum("tef,tf->te", compliance, own) for own in efforts)
+            return (by_weight - of_pull, by_load, middle, compliance), None
+
+        start = (*(jnp.zeros_like(held) for _ in range(3)), jnp.zeros((*held.shape, held.shape[1])))
+        *_, middle, compliance = jax.lax.scan(step, start, length=SAG_STEPS)[0]
+        return middle, compliance
 
     def predict(self, view: ElasticView) -> Float[Array, "m"]:
         """Displacements of all rows, m and rad, to first order in the loads (see `view_at`)."""

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from scipy.special import chdtri
 
 from jaxmb.identify.estimation.design import Design, choose_tests
-from jaxmb.identify.experiments.deflections.deflection_test import DeflectionSource, deflection_test
+from jaxmb.identify.experiments.deflections.deflection_test import DeflectionSource, deflection_test, has_equilibria
 from jaxmb.identify.experiments.deflections.load_cases import (
     LEAST_DEGREES,
     LoadCase,
@@ -281,7 +281,8 @@ def read_deflection_test(part: DeflectionTestPart, label: str, context: ReadingC
     std = np.repeat(stated_std if instruments is None else (instruments.translation_std, instruments.rotation_std), 3)
     # With tests of other kinds the fit is a search with gravity in all tests; alone, displacements remain linear in
     # compliances, at the equilibrium about the fitted machine.
-    at_equilibrium = context.file.linearize_at == "equilibrium" and not model.loops
+    asked = context.file.linearize_at == "equilibrium"
+    at_equilibrium = asked and has_equilibria(model)
     mixed = not all(other.static for other in context.file.test)
     gravity = at_equilibrium or (mixed and not model.virtual_springs)
     q, changed = stated_posture(model, part.posture)
@@ -312,8 +313,8 @@ def read_deflection_test(part: DeflectionTestPart, label: str, context: ReadingC
         )
         return Entry(part.kind, test, source, truth, role=part.role, remarks=remarks)
 
-    if model.loops and context.file.linearize_at == "equilibrium":
-        changed = (*changed, "deflections are linearized at the posture, as the machine has loops")
+    if asked and not at_equilibrium:
+        changed = (*changed, "deflections are linearized at the posture, as the machine has loops of flexible links")
 
     def about(machine: Model) -> Entry:
         entry = linear(machine)

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.optimize import root
+from scipy.optimize import brentq, root
 
 import jaxmb
 from jaxmb.identify.assess.tests.deflections import drawn_displacements
@@ -15,6 +15,7 @@ from jaxmb.response.static import deflection
 from tests.identify.arm import BRIEF, MACHINE, frf, loads, study_of
 from tests.identify.experiments.deflections.test_closed_chains import FIVE_BAR
 from tests.identify.experiments.deflections.test_gravity_in_deflections import gravity_torque
+from tests.mechanics.test_loops import BASE, COUPLER, CRANK, FOUR_BAR, ROCKER
 
 STIFFNESS = np.array([9e3, 2e3])
 MODEL = jaxmb.set_parameters(
@@ -170,7 +171,62 @@ def test_beside_frfs(tmp_path):
     assert (beside.gravity, beside.at_equilibrium) == (True, True)
 
 
-def test_machines_with_loops_stay_at_the_posture(tmp_path):
+HELD = {"body": [body | {"joint": [body["joint"][0] | springs]} for body, springs in zip(
+    FOUR_BAR["body"], ({"stiffness": 400.0}, {}, {}), strict=True)], "independent": ["q1"]}  # fmt: skip
+
+
+def end(q):
+    """End of the coupler of the four-bar at an angle of its crank, by the cosine rule."""
+    crank = CRANK * np.array([np.cos(q), np.sin(q)])
+    between = np.array([BASE, 0.0]) - crank
+    length = np.linalg.norm(between)
+    along = (length**2 + COUPLER**2 - ROCKER**2) / (2.0 * length)
+    across = np.sqrt(COUPLER**2 - along**2)
+    return crank + (along * between + across * np.array([-between[1], between[0]])) / length
+
+
+def four_bar_moved(q, force, stiffness=400.0):
+    """Translation of the end from the equilibrium under the weight to that under weight and force, m."""
+
+    def imbalance(x, load):
+        def energy(at):
+            crank, heights = CRANK * np.sin(at), end(at)[1]
+            return 9.81 * (0.5 * crank + (crank + heights) + 0.75 * heights) - load @ end(at)
+
+        return stiffness * (x - q) + (energy(x + 1e-5) - energy(x - 1e-5)) / 2e-5
+
+    unloaded, loaded = (
+        end(brentq(imbalance, q - 0.3, q + 0.3, (load,), xtol=1e-14)) for load in (np.zeros(2), np.array(force))
+    )
+    return loaded - unloaded
+
+
+def test_a_closed_chain_sags(tmp_path):
+    """The compliance at the end changes with the posture of the crank, which sags by a degree."""
+    rng, lines = np.random.default_rng(4), ["test,q1 rad,fx N,fy N,dx mm,dy mm"]
+    for k, q in enumerate(np.linspace(0.7, 1.5, 8)):
+        force = rng.uniform(-12.0, 12.0, 2)
+        seen = 1e3 * four_bar_moved(q, force) + rng.normal(scale=0.002, size=2)
+        lines.append(",".join(map(str, (k, q, *force, *seen))))
+    (tmp_path / "loads.csv").write_text("\n".join(lines) + "\n")
+    test = {"kind": "deflection", "file": "loads.csv", "frame": "end", "std_mm": 0.002}
+    free, machine = {"stiffness.q1": {"lower": 50.0, "upper": 5e3}}, Machine.model_validate(FOUR_BAR | HELD)
+    found = {
+        at: jaxmb.identify(
+            study_of(tmp_path, test, free=free, machine=machine, linearize_at=at, tolerances="exact", **BRIEF)
+        )
+        for at in ("equilibrium", "posture")
+    }
+    stiffness = {at: result.parameters["stiffness.q1"] for at, result in found.items()}
+    assert stiffness["equilibrium"].value == pytest.approx(400.0, rel=3e-3)
+    assert found["equilibrium"].doubts == ()
+    low, high = stiffness["posture"].interval_95
+    assert low < 400.0 < high
+    assert stiffness["posture"].std > 5.0 * stiffness["equilibrium"].std  # contains the change by the sag
+    assert any("equilibrium" in doubt for doubt in found["posture"].doubts)
+
+
+def test_flexible_links_in_loops_stay_at_the_posture(tmp_path):
     tests = [
         {"kind": "deflection", "frame": "tool", "posture": {"q1": 2.0, "q3": 1.1}, "instruments": {"tracker_mm": 0.01},
          "simulate": {"tests": 3, "zones": {"all": {"q1": [1.9, 2.0]}}, "force_n": [5.0, 9.0]}}
