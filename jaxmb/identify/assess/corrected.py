@@ -86,13 +86,18 @@ class CorrectedResidual:
         return cls(problem, all_elastic(model), tuple(errors.values()), _stacked(of_machine), tuple(own))
 
     def with_effects(
-        self, errors: Sequence[StatedError], effects: Float[np.ndarray, "m e"], u: Float[np.ndarray, "d"]
+        self,
+        errors: Sequence[StatedError],
+        columns: Float[np.ndarray, "m e"],
+        tolerances: Tolerances | None,
+        u: Float[np.ndarray, "d"],
     ) -> "CorrectedResidual":
         """The residual with the effect of errors on tests without a `Description`, such as torques.
 
         Args:
             errors: of machine and tests.
-            effects: change of the residual by each of them, SI, to first order.
+            columns: change of the residual by one standard deviation of each of them, to first order.
+            tolerances: of the study.
             u: where it is linear.
         """
         problem = self.problem
@@ -105,7 +110,7 @@ class CorrectedResidual:
         further = np.zeros((problem.data_rows, len(every)))
         for test, rows in zip(problem.tests, problem.row_slices, strict=True):
             if test.description is None:
-                further[rows, index] = effects[rows] - jacobian[rows]
+                further[rows, index] = columns[rows] / [error.std(tolerances) for error in errors] - jacobian[rows]
         return dataclasses.replace(whole, further=further)
 
     def on_lines(self, problem: Problem, kept: Int[np.ndarray, "r"]) -> "CorrectedResidual":
@@ -464,8 +469,7 @@ def joint_fit(
 
     most = max(FEW_ROWS, ROWS_PER_UNKNOWN * columns.size) if not tests else corrected.problem.data_rows
     problem, kept = on_some_lines(corrected.problem, most)
-    is_whole = kept.size == corrected.problem.data_rows
-    few = corrected if is_whole else corrected.on_lines(problem, kept)
+    few = corrected if (is_whole := kept.size == corrected.problem.data_rows) else corrected.on_lines(problem, kept)
     weights = scale[np.append(kept, np.arange(corrected.problem.data_rows, scale.size))]
     every, some = (functools.partial(state, of=of, weights=own) for of, own in ((corrected, scale), (few, weights)))
     least, most = np.array([error.bounds for error in errors]).T / std

@@ -308,8 +308,8 @@ def _effect_of_errors(
     if found.draws is not None and step is not None:
         tried.insert(0, (_near_joint_fit(solution, point[1], tests, found, factor), point, None))
     elif found.draws is not None:
-        effects = found.columns / [error.std(study.tolerances) for error in found.errors]
-        corrected = CorrectedResidual.of(study, solution.model).with_effects(found.errors, effects, solution.u)
+        plain = CorrectedResidual.of(study, solution.model)
+        corrected = plain.with_effects(found.errors, found.columns, study.tolerances, solution.u)
         joint = joint_fit(corrected, study, solution.u, found.errors, noise)
         if joint is not None:
             there = joint.residual, _without_bound_limited(study.free, joint.u, joint.fitted, joint.jacobian)

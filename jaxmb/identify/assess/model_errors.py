@@ -141,9 +141,8 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
         return Explanations()
     corrected = CorrectedResidual.of(study, estimate.model)
     if (stated := estimate.goodness.budget) is not None:
-        effects = stated.columns[kept[kept < problem.data_rows]]
-        effects = effects / [error.std(study.tolerances) for error in stated.errors]
-        corrected = corrected.with_effects(stated.errors, effects, u)
+        columns = stated.columns[kept[kept < problem.data_rows]]
+        corrected = corrected.with_effects(stated.errors, columns, study.tolerances, u)
     significant, is_doubtful = float(chdtri(1, FALSE_ALARM / len(corrected.errors))), is_doubtful or contradiction > 0.0
     if not is_doubtful and float(estimate.residual @ estimate.residual) < significant:
         return Explanations()  # data without noise

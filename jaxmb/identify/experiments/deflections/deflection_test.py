@@ -650,15 +650,17 @@ class DeflectionTest(Test[ElasticView]):
         compliance there, by Newton steps of the deflections by the weight and by the load."""
         close, pull = (jax.vmap(functools.partial(each, model)) for each in (loop_closure, _pull))
 
-        def step(state: tuple[Array, Array, Array, Array], _: None) -> tuple[tuple[Array, Array, Array, Array], None]:
-            by_weight, by_load, *_ = state
+        def step(
+            state: tuple[Array, Array, Array, Array], _none: None
+        ) -> tuple[tuple[Array, Array, Array, Array], None]:
+            by_weight, by_load, _, _ = state
             middle = close(held + by_weight + 0.5 * by_load)
             compliance = self._compliance(model, middle)
-            efforts = pull(held + by_weight, held), effort(middle)
-            of_pull, by_load = (jnp.einsum("tef,tf->te", compliance, own) for own in efforts)
-            return (by_weight - of_pull, by_load, middle, compliance), None
+            of_pull = jnp.einsum("tef,tf->te", compliance, pull(held + by_weight, held))
+            return (by_weight - of_pull, jnp.einsum("tef,tf->te", compliance, effort(middle)), middle, compliance), None
 
-        start = (*(jnp.zeros_like(held) for _ in range(3)), jnp.zeros((*held.shape, held.shape[1])))
+        none = jnp.zeros_like(held)
+        start = none, none, none, jnp.zeros((*held.shape, held.shape[1]))
         *_, middle, compliance = jax.lax.scan(step, start, length=SAG_STEPS)[0]
         return middle, compliance
 

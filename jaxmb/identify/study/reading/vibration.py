@@ -85,7 +85,6 @@ def read_frf_test(part: FrfTestPart, label: str, context: ReadingContext) -> lis
     if part.symmetrize is not None:
         weight, factor = _weights_of_pairs(measured, weight, part.symmetrize)
         known_std, noise_std, additive_std, leak = (x * factor for x in (known_std, noise_std, additive_std, leak))
-    usable = weight > 0.0
     test = FrfTest(
         name=label,
         q=q,
@@ -95,13 +94,13 @@ def read_frf_test(part: FrfTestPart, label: str, context: ReadingContext) -> lis
         at=context.file.linearize_at,
         phase=part.phase,
         omega=jax.device_put(2 * np.pi * measured.frequency_hz),
-        measured=jax.device_put(np.where(usable, measured.frf, 1.0)),
+        measured=jax.device_put(np.where(weight > 0.0, measured.frf, 1.0)),
         weight=jax.device_put(weight),
         noise_std=jax.device_put(noise_std),
         known_std=jax.device_put(known_std),
         additive_std=jax.device_put(additive_std),
         magnitude=jax.device_put(by_coherence.size),
-        leak=jax.device_put(np.where(usable, leak, 0.0)),
+        leak=jax.device_put(np.where(weight > 0.0, leak, 0.0)),
         nominal_std=jax.device_put(np.asarray(nominal)),
         excluded=jax.device_put(np.zeros(measured.frequency_hz.size, dtype=bool)),
         decay=jax.device_put(np.asarray(measured.decay_1_s)),

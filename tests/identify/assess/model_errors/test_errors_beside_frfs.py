@@ -151,7 +151,7 @@ def test_errors_have_their_effect_on_torques_beside_frfs(tmp_path):
     errors = [error for error in described.errors if error.std(made.tolerances) > 0.0]
     std = np.array([error.std(made.tolerances) for error in errors])
     plain = CorrectedResidual.of(made, machine)
-    corrected = plain.with_effects(errors, error_columns(described, errors) / std, u)
+    corrected = plain.with_effects(errors, error_columns(described, errors), made.tolerances, u)
     keys, rows = [error.key for error in corrected.errors], slice(made.problem.row_slices[2].start, None)
     assert {"tilt about Y", "torque constant of q1"} <= set(keys)
     assert "torque constant of q1" not in {error.key for error in plain.errors}
