@@ -453,11 +453,11 @@ def joint_fit(
         if is_robust:
             of_prior, slopes = robust(of_prior, slopes)
         parts = [np.column_stack([slopes, of_prior])]
-        for test, block in itertools.zip_longest(of.problem.tests, of.blocks(*point(y), tests)):
+        each = [*(tests.get(k, test).description for k, test in enumerate(of.problem.tests)), None]
+        for described, block in zip(each, of.blocks(*point(y), tests), strict=True):
             own = weights[block.rows]
             residual, jacobian = block.residual * own, block.jacobian * units[block.columns] * own[:, None]
             if is_robust:
-                described = None if test is None else test.description
                 residual, jacobian = described.additive(residual, jacobian, own) if described else (residual, jacobian)
                 residual, jacobian = robust(residual, jacobian)
             factor = triangular_factor([np.column_stack([jacobian, residual])])
