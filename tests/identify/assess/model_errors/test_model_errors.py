@@ -468,7 +468,7 @@ def test_an_error_within_its_tolerance_that_acts_nonlinearly_is_no_second_error(
     errors = StatedError("direction", "sensor_direction_deg"), payload, gain
     free = types.SimpleNamespace(lower=np.full(1, -9.0), upper=np.full(1, 9.0), size=1)
     corrected = types.SimpleNamespace(
-        problem=types.SimpleNamespace(free=free, data_rows=200), errors=errors, state=state, blocks=blocks,
+        problem=types.SimpleNamespace(free=free, data_rows=200, tests=()), errors=errors, state=state, blocks=blocks,
         tolerances=lambda study: np.array([[1.0, 0.0, 0.0]]),
     )  # fmt: skip
     made = types.SimpleNamespace(free=free, tolerances=Tolerances(), exact_tests=())
