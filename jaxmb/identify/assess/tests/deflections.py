@@ -537,7 +537,7 @@ def errors_by_sag(estimate: Estimate, entries: Sequence[DeflectionEntry]) -> tup
     share = np.divide(np.abs(shift), estimate.std, out=np.zeros(size), where=estimate.std > 0.0)
     worst = int(np.argmax(share))
     remark = (
-        "deflections are linearized at the stated postures: the sag under the weight changes"
+        "deflections are linearized at the stated postures: the sag under weight and load changes"
         f" {estimate.study.free.names[worst]} by {share[worst]:.2g} standard deviations, which contain it"
         ' (linearize_at = "equilibrium" includes the sag)'
     )
