@@ -419,7 +419,7 @@ def joint_fit(
     Responses near resonances and antiresonances are linear in such errors only next to their true sizes, where this
     fit leads. A second start is the fit of responses instead of their logarithms, with Cauchy's loss: responses whose
     phase an error reverses would keep it in a local minimum. With many frequency lines both begin on some, and the
-    better one ends on all. None where a test is as described, or an error is no error of the residual.
+    better one ends on all. None where a test is as described, or the residual does not contain an error.
 
     Args:
         corrected: the residual.

@@ -630,12 +630,12 @@ class DeflectionTest(Test[ElasticView]):
             of_loaded = jax.vmap(elastic_jacobian, (None, 0, 0, None if e is None else 0))
             return jnp.einsum("txe,tx->te", of_loaded(model, q, self.frames[self.loaded], e), wrench)
 
-        sags = self.at_equilibrium and not model.loops
+        unloaded = None
         if self.at_equilibrium and model.loops:
             q, compliance = self._in_the_middle(model, q, effort)
         else:
             compliance = self._compliance(model, q)
-        unloaded = jax.vmap(weight_deflection, (None, 0))(model, q) if sags else None
+            unloaded = jax.vmap(weight_deflection, (None, 0))(model, q) if self.at_equilibrium else None
         load, middle = effort(q, unloaded), None
         if unloaded is not None:
             moved = jnp.einsum("tef,tf->te", compliance, load)

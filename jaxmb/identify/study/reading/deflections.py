@@ -314,7 +314,7 @@ def read_deflection_test(part: DeflectionTestPart, label: str, context: ReadingC
         return Entry(part.kind, test, source, truth, role=part.role, remarks=remarks)
 
     if asked and not at_equilibrium:
-        changed = (*changed, "deflections are linearized at the posture, as the machine has loops of flexible links")
+        changed = (*changed, "deflections are linearized at the posture, as the machine has loops and flexible links")
 
     def about(machine: Model) -> Entry:
         entry = linear(machine)
